@@ -138,7 +138,7 @@ class Requested:
     at: float
     wall: float
     program: str
-    verb: Literal["collect", "pause", "resume", "restart"]
+    verb: Literal["collect", "pause", "resume"]
     for_: float = 0.0
     why: str = ""
 

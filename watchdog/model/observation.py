@@ -157,3 +157,5 @@ class ProcessInfo(NamedTuple):
     stderr_logfile: str
     description: str = ""
     spawnerr: str = ""
+    startsecs: float = 1.0
+    """From getAllConfigInfo; supervisord's default where it was not told."""

@@ -5,6 +5,7 @@ All durations are seconds, all sizes bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
@@ -104,6 +105,8 @@ Detector = Unchanged | Above | Below | CpuBelow | CpuAbove | Working | Matches |
 Held = Above | Below | CpuBelow | CpuAbove | InState
 """Detectors about a level, which must hold for a time."""
 
+HELD = (Above, Below, CpuBelow, CpuAbove, InState)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -185,10 +188,19 @@ class Policy:
     progress: Progress | None = None
     idle: Idle | None = None
 
+    held: tuple[Held, ...] = field(init=False, repr=False, compare=False)
+    """Every detector about a level, each once: the order of Look.held."""
+
+    def __post_init__(self) -> None:
+        levels = {d: None for d in self._detectors() if isinstance(d, HELD)}
+        object.__setattr__(self, "held", tuple(levels))
+
+    def _detectors(self) -> Iterator[Detector]:
+        return (d for r in self.rules for g in r.when for d in g.all)
+
     def patterns(self) -> tuple[MatchKey, ...]:
         """Every log pattern that the rules of this policy want counted, each once."""
-        found = {d.key: None for r in self.rules for g in r.when for d in g.all if isinstance(d, Matches)}
-        return tuple(found)
+        return tuple({d.key: None for d in self._detectors() if isinstance(d, Matches)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +228,13 @@ class Ruleset:
     policies: tuple[Policy, ...] = ()
     limits: HostLimits = field(default_factory=HostLimits)
     signatures: tuple[Signature, ...] = ()
+    _found: dict[str, Policy | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What policy_for answered: it is asked for every program at every tick."""
 
     def policy_for(self, program: str) -> Policy | None:
         """The first policy that matches `program` (group:name); None: unwatched, never touched."""
-        return next((p for p in self.policies if fnmatchcase(program, p.match)), None)
+        try:
+            return self._found[program]
+        except KeyError:
+            found = next((p for p in self.policies if fnmatchcase(program, p.match)), None)
+            return self._found.setdefault(program, found)

@@ -33,6 +33,8 @@ class ThreadPattern:
     """One of them is the innermost frame."""
     direct: bool = False
     """The frames of `path` are neighbours."""
+    without: tuple[FramePattern, ...] = ()
+    """None of these is anywhere in the stack."""
     wchan: tuple[str, ...] = ()
     """Shell patterns; one of them matches the thread's wait channel."""
     state: str = ""
@@ -82,6 +84,8 @@ class Signature:
     """Some other Python process matches."""
     no: tuple[ThreadPattern, ...] = ()
     """No other Python process matches; one that could not be read fails it."""
+    main_no: tuple[ThreadPattern, ...] = ()
+    """No thread of the process that matches `main` matches one of these."""
     log: tuple[str, ...] = ()
     """Regular expressions on log lines that raise certainty; never required."""
     source: str = "built-in"

@@ -133,15 +133,17 @@ class Incident:
     sealed: Sealed | None = None
     filed: bool = False
     """A bundle of this incident was reported already."""
-    latched: bool = False
-    """Reported as wedged: the stall stays one incident until it clears."""
     waiting: str = ""
     """What COLLECTING waits for, for people."""
     unknown_since: float | None = None
     """The last look has been unknown since."""
     intent: Literal["none", "asked", "written"] = "none"
+    transaction: Transaction | None = None
+    """What was intended."""
     marks: tuple[tuple[str, float], ...] = ()
-    """(step, monotonic time), in order."""
+    """(step, monotonic time), in order; the first is the last heartbeat."""
+    known: tuple[tuple[str, str | None], ...] = ()
+    """Verdict, kind and bundle, where an earlier daemon found them."""
 
 
 Step = Literal["intent", "owed", "started", "closed"]
@@ -215,6 +217,9 @@ class Program:
     info: ProcessInfo | None = None
     """supervisord's last word on it; None: not known to it (yet, or any more)."""
     incident: Incident | None = None
+    """The one that is being confirmed, collected or acted on."""
+    vetoed: tuple[Incident, ...] = ()
+    """Incidents whose rule still holds, to be confirmed anew; one for each rule."""
     reported: tuple[str, ...] = ()
     """Rules whose stall was reported as wedged in this process."""
     restarting: Restarting | None = None

@@ -1,0 +1,190 @@
+"""`check` and `observe` on a real supervisord with real workers, good ones and bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.supervisord import Supervisord
+from watchdog.cli import main
+from watchdog.model.observation import GAUGES
+
+WORKER = (
+    "import ctypes, multiprocessing, sys, time\n"
+    "ctypes.CDLL(None).prctl(0x59616d61, -1, 0, 0, 0)\n"  # PR_SET_PTRACER, PR_SET_PTRACER_ANY: py-spy may look, also under Yama
+    "print('Batch 1', flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisord]:
+    worker = tmp_path_factory.mktemp("workers") / "worker.py"
+    worker.write_text(WORKER)
+    python = f"{sys.executable} -I {worker}"
+    shared = tmp_path_factory.mktemp("logs") / "shared.log"
+    programs: dict[str, dict[str, object]] = {
+        "good": {"command": python, "startsecs": 0},
+        "late": {"command": python, "startsecs": 95, "autostart": "false"},
+        "twin": {"command": python, "startsecs": 0, "numprocs": 2, "stdout_logfile": shared, "redirect_stderr": "true"},
+        "shell": {"command": "/bin/sleep 600", "startsecs": 0},
+    }
+    with Supervisord(programs) as running:
+        for name in ("good:good", "twin:twin_00", "twin:twin_01", "shell:shell"):
+            running.wait_for(name, "RUNNING")
+        yield running
+
+
+@pytest.fixture
+def config(host: Supervisord, tmp_path: Path) -> Path:
+    path = tmp_path / "watchdog.yaml"
+    path.write_text(
+        f"supervisor: {{url: '{host.url}'}}\n"
+        "programs:\n"
+        "  - match: 'good:*'\n"
+        "  - {match: 'late:*', rules: [stall]}\n"
+        "  - match: 'twin:*'\n"
+        "  - match: 'shell:*'\n"
+        "  - match: 'gone:*'\n"
+        f"archive: {{directory: {tmp_path}/archive}}\n"
+        f"state: {{directory: {tmp_path}/state}}\n"
+        f"runtime: {{directory: {tmp_path}/runtime}}\n"
+    )
+    return path
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in args])
+
+
+def checked(config: Path) -> tuple[int, list[dict[str, str]]]:
+    result = invoke("-c", config, "check", "--json")
+    found: list[dict[str, str]] = json.loads(result.output)
+    return result.exit_code, found
+
+
+def graded(found: list[dict[str, str]], subject: str) -> list[tuple[str, str]]:
+    return [(r["grade"], r["what"]) for r in found if r["subject"] == subject]
+
+
+def test_check_tries_every_program(config: Path, host: Supervisord) -> None:
+    code, found = checked(config)
+    assert code == 1, "two programs are blind"
+    assert [g for g, _ in graded(found, "good:good")] == ["ok", "ok", "ok"]
+    assert f"stacks of pid {host.info('good:good').pid} can be read" in str(graded(found, "good:good"))
+    for twin in ("twin:twin_00", "twin:twin_01"):
+        assert {g for g, what in graded(found, twin) if "blind" in what} == {"fail"}
+        assert {g for g, what in graded(found, twin) if "shared" in what} == {"warn"}
+    assert "not Python" in str([what for g, what in graded(found, "shell:shell") if g == "warn"])
+    assert [g for g, _ in graded(found, "gone:*")] == ["warn"]
+    ((grade, what),) = graded(found, "supervisord")
+    assert grade == "ok" and host.url in what and str(host.pid) in what
+    assert all(r["todo"] for r in found if r["grade"] != "ok")
+
+
+def test_check_reckons_with_startsecs(config: Path) -> None:
+    _, found = checked(config)
+    (late,) = [what for g, what in graded(found, "late:late") if g == "warn"]
+    assert "615 s" in late and "600 s" in late
+    assert not [what for _, what in graded(found, "good:good") if "600 s" in what]
+
+
+def test_check_says_what_it_tries_for_people(config: Path) -> None:
+    result = invoke("-c", config, "check")
+    assert result.exit_code == 1
+    assert "\nok    good:good: log " in result.output
+    assert "\nfail  twin:twin_00: blind" in result.output
+    assert "\x1b" not in result.output
+
+
+def test_check_names_a_log_that_is_none(config: Path, host: Supervisord, tmp_path: Path) -> None:
+    fifo, missing = tmp_path / "fifo", tmp_path / "missing.log"
+    os.mkfifo(fifo)
+    text = config.read_text().replace("match: 'good:*'", f"{{match: 'good:*', logs: [{fifo}, {missing}, {tmp_path}]}}")
+    config.write_text(text)
+    _, found = checked(config)
+    failed = [what for g, what in graded(found, "good:good") if g == "fail"]
+    assert len(failed) == 3
+    assert all(str(path) in str(failed) for path in (fifo, missing, tmp_path))
+
+
+def test_check_of_an_archive_that_cannot_be_written(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace(f"{tmp_path}/archive", "/proc/archive"))
+    code, found = checked(config)
+    assert code == 1
+    assert [g for g, _ in graded(found, "archive")] == ["fail"]
+
+
+def test_check_of_a_frozen_supervisord_exits_3(config: Path, host: Supervisord) -> None:
+    config.write_text(config.read_text().replace(f"{{url: '{host.url}'}}", f"{{url: '{host.url}', timeout: 300ms}}"))
+    host.freeze()
+    try:
+        code, found = checked(config)
+        result = invoke("-c", config, "observe")
+    finally:
+        host.thaw()
+    assert code == 3
+    assert [g for g, _ in graded(found, "supervisord")] == ["fail"]
+    assert result.exit_code == 3 and "kill -CONT" in result.stderr
+
+
+def observed(*args: object) -> Any:
+    result = invoke(*args, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.output)
+
+
+def test_observe_lists_every_program(config: Path, host: Supervisord) -> None:
+    found = {one["program"]: one for one in observed("-c", config, "observe")}
+    assert sorted(found) == ["good:good", "late:late", "shell:shell", "twin:twin_00", "twin:twin_01"]
+    assert {name: one["pid"] for name, one in found.items() if one["pid"]} == {
+        name: host.info(name).pid for name in found if name != "late:late"
+    }
+    assert found["late:late"]["rss"] is None and found["late:late"]["tree"] == []
+    assert found["twin:twin_00"]["log"] == "absent" and found["good:good"]["log"] == 0
+    assert "shared" in str(found["twin:twin_00"]["troubles"])
+
+
+def test_observe_one_program_is_one_object_with_gauges_by_name(config: Path, host: Supervisord) -> None:
+    one = observed("-c", config, "observe", "good:good")
+    assert set(GAUGES) <= one.keys() and set(GAUGES) <= one["tree"][0].keys()
+    assert one["rss"] > 1 << 20 and one["cpu"] is not None and one["processes"] == 1
+
+
+def test_observe_of_an_unknown_program_exits_2_and_names_the_nearest(config: Path) -> None:
+    result = invoke("-c", config, "observe", "good:god")
+    assert result.exit_code == 2 and "good:good" in result.stderr
+
+
+def test_observe_any_tree_needs_no_supervisord() -> None:
+    code = "import subprocess, sys; c = subprocess.Popen(['sleep', '60']); print(c.pid, flush=True); sys.stdin.read(); c.kill()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        child = int(parent.stdout.readline())
+        found = observed("observe", "--pid", parent.pid)
+        told = invoke("observe", "--pid", parent.pid).output
+        parent.stdin.close()
+    assert [p["pid"] for p in found["tree"]] == [parent.pid, child]
+    assert found["processes"] == 2
+    assert len(told.splitlines()) == 4 and "  sleep S" in told
+
+
+def test_observe_of_no_process_exits_3() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(30)
+    result = invoke("observe", "--pid", process.pid)
+    assert result.exit_code == 3 and str(process.pid) in result.stderr
+
+
+def test_observe_wants_one_of_both() -> None:
+    assert invoke("observe", "good:good", "--pid", 1).exit_code == 2

@@ -1,0 +1,228 @@
+"""Takes secrets out of everything before it is written. Pure.
+
+Four passes, each linear in the text (every repeat is bounded, or stops at what the next one begins with):
+known values, also cut short, wrapped over lines or with box drawing in between; PEM blocks; shapes (URL credentials,
+signed queries, tokens with a known prefix); and values of secret names, in any of the ways people write them.
+What was hidden reads `*redacted*`, and is counted. Text is also rid of ANSI escapes, which may sit inside a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import quote
+
+from watchdog.collect.secretnames import SHORTEST, strength
+from watchdog.collect.secretvalues import hide_named
+
+MASK = "*redacted*"
+
+ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,32}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x1b\x9b]"
+)
+"""CSI and OSC sequences, two-byte escapes, and any ESC that is left, so that nothing can be put together from the rest."""
+
+_GAP = re.compile(r"[\s\u2500-\u257f]+")
+"""Line ends, blanks and box drawing: what may stand inside a value that was wrapped."""
+
+_CUT_AFTER = re.compile(
+    r"[ \t\u2500-\u257f]{0,200}(?:[\"'`)\]}]{0,4}(?:[+,]?\d{0,6})[ \t\u2500-\u257f]{0,200}(?:\n|\Z)|\u2026|\.\.|\*\*|[\"'`])"
+)
+"""What stands after a value that was cut short: the line's end, an ellipsis, a closing quote (rich: `'abcdefgh'+32`)."""
+_CUT_BEFORE = ("\u2026", "..", "**")
+
+_PEM = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{1,40}-----"
+    r"(?:(?:[A-Za-z0-9+/=\s\\,:\u2500-\u257f]|-(?!----))*-----END [A-Z0-9 ]{1,40}-----"
+    r"|(?:[A-Za-z0-9+/=\\]{16,}|[\s\u2500-\u257f]+)*)"
+)
+"""A whole block, or, where its end was cut off, its lines of 16 characters or more."""
+
+_SHAPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("url credentials", re.compile(r"(://[^\s/:@\"'<>\[\]]{0,256}:)[^\s/\"'<>]{1,512}(@)"), rf"\1{MASK}\2"),
+    (
+        "url credentials",  # cut off before the @; what is no port was a password
+        re.compile(r"(://[^\s/:@\"'<>\[\]*]{1,256}:)(?!\d{1,5}(?:\D|$))[^\s/\"'<>@*]{3,512}"),
+        rf"\1{MASK}",
+    ),
+    ("url credentials", re.compile(r"(://)[^\s/:@\"'<>\[\]*]{8,512}(@)"), rf"\1{MASK}\2"),
+    (
+        "signed query",
+        re.compile(
+            r"([?&;](?:x-(?:amz|goog)-(?:signature|credential|security-token)|signature|sig|awsaccesskeyid|code|sv|se|key-pair-id)=)"
+            r"[^\s&\"'<>]{1,4096}",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    ("token shape", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"), MASK),
+    (
+        "token shape",
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|dckr_pat_|xox[a-z]-|AIza|ya29\.|pypi-AgE|SG\.)[\w.-]{8,512}"
+        ),
+        MASK,
+    ),
+    ("token shape", re.compile(r"(?<![A-Za-z0-9_-])[sr]k[-_](?=[\w-]{0,40}\d)[\w-]{12,512}"), MASK),
+    ("token shape", re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2}"), MASK),
+    ("token shape", re.compile(r"(hooks\.slack\.com/services/)[\w/]{8,256}"), rf"\1{MASK}"),
+    ("header", re.compile(r"\b(Bearer\s{1,4})[\w.~+/=-]{8,4096}", re.IGNORECASE), rf"\1{MASK}"),
+    ("header", re.compile(r"\b(Basic\s{1,4})(?=[\w+/]{0,40}[0-9=])[\w+/=]{8,4096}", re.IGNORECASE), rf"\1{MASK}"),
+)
+
+
+class Redactor:
+    """Hides secrets in text and in values, and counts what it hid by kind."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        """`known`: values that are secret for certain; those under SHORTEST visible characters are left to the names."""
+        values = {_GAP.sub("", form) for value in known for form in _forms(ANSI.sub("", value))}
+        self._known = tuple(
+            sorted((v for v in values if len(v) >= SHORTEST and v not in MASK), key=lambda v: (-len(v), v))
+        )
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much was hidden so far, by kind."""
+        return dict(sorted(self._counts.items()))
+
+    def text(self, text: str) -> str:
+        """`text` without secrets and ANSI escapes; again the same when given its own result."""
+        text = self._hide_known(ANSI.sub("", text))
+        text = self._sub("pem block", _PEM, MASK, text)
+        for kind, pattern, into in _SHAPES:
+            text = self._sub(kind, pattern, into, text)
+        text, hidden = hide_named(text, MASK)
+        self._counts["named value"] += hidden
+        self._counts += Counter()  # drops zeros
+        return text
+
+    def value(self, value: object) -> object:
+        """The same for a JSON value: its strings, and whatever stands under a secret name. Keys keep their names."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(k)): self._item(str(k), v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(v) for v in value]
+        return value
+
+    def _item(self, name: str, value: object) -> object:
+        secret = strength(name) == "strong" or (strength(name) == "weak" and isinstance(value, str))
+        if not secret or value is None or isinstance(value, bool) or value in ("", MASK):
+            return self.value(value)
+        self._counts["named value"] += 1
+        return MASK
+
+    def _sub(self, kind: str, pattern: re.Pattern[str], into: str, text: str) -> str:
+        text, hidden = pattern.subn(into, text)
+        self._counts[kind] += hidden
+        return text
+
+    def _hide_known(self, text: str) -> str:
+        if not self._known:
+            return text
+        page = _Page(text)
+        for value in self._known:
+            page.find_whole(value)
+        for value in self._known:
+            page.find_cut(value)
+        self._counts["known value"] += page.whole
+        self._counts["known value, cut short"] += page.cut
+        return page.hidden()
+
+
+def _forms(value: str) -> set[str]:
+    """A value as it may stand in a log: as it is, in a repr or JSON, in a URL, and each long line of several."""
+    lines = value.splitlines()
+    forms = {value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe=""), quote(value)}
+    return forms | ({line for line in lines if len(line) >= 2 * SHORTEST} if len(lines) > 1 else set())
+
+
+class _Page:
+    """A text, the same without its gaps, and what is to be hidden of it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at: list[int] = []
+        """For each character of `_bare`, where it stands in the text."""
+        begin = 0
+        for gap in _GAP.finditer(text):
+            self._at.extend(range(begin, gap.start()))
+            begin = gap.end()
+        self._at.extend(range(begin, len(text)))
+        self._bare = _GAP.sub("", text)
+        self._spans: list[tuple[int, int]] = []
+        self.whole = 0
+        self.cut = 0
+
+    def find_whole(self, value: str) -> None:
+        found = self._bare.find(value)
+        while found >= 0:
+            self._spans.append((found, found + len(value)))
+            self.whole += 1
+            found = self._bare.find(value, found + len(value))
+
+    def find_cut(self, value: str) -> None:
+        """Beginnings of at least SHORTEST characters before a cut, and endings after one."""
+        self._find_part(value[:SHORTEST], lambda at: self._beginning(value, at))
+        self._find_part(value[-SHORTEST:], lambda at: self._ending(value, at))
+
+    def hidden(self) -> str:
+        """The text with MASK in place of each span; a span over several lines keeps its line ends."""
+        pieces: list[str] = []
+        done = 0
+        for first, last in _merged(self._spans):
+            begin, end = self._at[first], self._at[last - 1] + 1
+            pieces += [self._text[done:begin], MASK, "\n" * self._text.count("\n", begin, end)]
+            done = end
+        return "".join([*pieces, self._text[done:]])
+
+    def _find_part(self, seed: str, span: Callable[[int], tuple[int, int] | None]) -> None:
+        """Every place of `seed`, overlapping ones too, where `span` sees a part of a value."""
+        at = self._bare.find(seed)
+        while at >= 0:
+            if (found := span(at)) is not None:
+                self._spans.append(found)
+                self.cut += 1
+            at = self._bare.find(seed, at + 1 if found is None else found[1])
+
+    def _beginning(self, value: str, at: int) -> tuple[int, int] | None:
+        length = _longest(len(value), lambda n: self._bare.startswith(value[:n], at))
+        if length == len(value):
+            return None  # whole, and hidden as such
+        end = at + length
+        cut = length >= 2 * SHORTEST or _CUT_AFTER.match(self._text, self._at[end - 1] + 1)
+        return (at, end) if cut else None
+
+    def _ending(self, value: str, at: int) -> tuple[int, int] | None:
+        end = at + SHORTEST
+        length = _longest(len(value), lambda n: n <= end and self._bare.endswith(value[-n:], 0, end))
+        if length == len(value):
+            return None
+        begin = self._at[end - length]
+        cut = length >= 2 * SHORTEST or begin == 0 or self._text.endswith(_CUT_BEFORE, 0, begin)
+        return (end - length, end) if cut else None
+
+
+def _longest(most: int, fits: Callable[[int], bool]) -> int:
+    """The greatest n from SHORTEST to `most` that fits, where every smaller one does, too."""
+    low, high = SHORTEST, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Overlapping spans as one, in order."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if merged and begin < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged

@@ -1,0 +1,228 @@
+"""The deciding thread. It takes one event after another, lets `decide` decide, and hands the actions on; it never blocks.
+
+systemd's watchdog is fed from here and nowhere else, after a full tick: every program was decided on, with its Observation or, at
+the tick's deadline, with Unobserved.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from watchdog.config import Config
+from watchdog.daemon.health import Health
+from watchdog.daemon.perform import Performer
+from watchdog.daemon.poller import Poller
+from watchdog.daemon.requests import Malformed
+from watchdog.daemon.scribe import Scribe
+from watchdog.daemon.sdnotify import Notifier
+from watchdog.daemon.ticks import MainGone, TickBegan, TickEnded, Ticks
+from watchdog.journal import JournalState
+from watchdog.judge.decide import decide
+from watchdog.judge.restart import under_way
+from watchdog.judge.resume import settle
+from watchdog.logfmt import format_line
+from watchdog.model.event import Event, Reloaded, SupervisorAnswered, Unobserved
+from watchdog.model.rule import Ruleset
+from watchdog.model.vitals import Vitals
+from watchdog.model.world import Phase, Program, World
+
+_log = logging.getLogger("watchdog")
+
+QUIET_POLL = 30.0
+"""Seconds between two askings of supervisord while every program is WATCHING."""
+
+BUSY_POLL = 0.5
+"""Seconds, while a program is STOPPING or STARTING."""
+
+PATIENCE = 2.0
+"""Intervals from a tick's begin to its deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewConfig:
+    """A reload: a Config, or why it was refused."""
+
+    config: Config | None
+    why: str = ""
+
+
+Item = Event | TickBegan | TickEnded | MainGone | Malformed | Health | NewConfig
+
+
+class Loop:
+    """The state, and the one thread that changes it.
+
+    `ticks` and `scribe` are missing while only begun restarts are finished.
+    """
+
+    def __init__(
+        self,
+        items: queue.SimpleQueue[Item],
+        rules: Ruleset,
+        world: World,
+        vitals: Vitals,
+        performer: Performer,
+        poller: Poller,
+        notifier: Notifier,
+        *,
+        ticks: Ticks | None = None,
+        scribe: Scribe | None = None,
+        remembered: JournalState | None = None,
+    ) -> None:
+        self.items = items
+        self.rules = rules
+        self.world = world
+        self.vitals = vitals
+        self.on_config: Callable[[Config], None] = lambda _: None
+        self._performer = performer
+        self._poller = poller
+        self._notifier = notifier
+        self._ticks = ticks
+        self._scribe = scribe
+        self._remembered = remembered
+        self._paced: Mapping[str, Program] | None = None
+        self._waiting: set[str] = set()
+        self._deadline = time.monotonic() + PATIENCE * rules.interval
+        self._phases: tuple[tuple[str, Phase], ...] = ()
+        self._matched = False
+
+    def state(self) -> tuple[World, Ruleset, Vitals]:
+        """The newest state, for whoever renders it; frozen values."""
+        return self.world, self.rules, self.vitals
+
+    def run(self, done: Callable[[World], bool]) -> None:
+        """Decide on one event after another until `done`."""
+        while not done(self.world):
+            try:
+                item = self.items.get(timeout=max(min(self._deadline - time.monotonic(), 1.0), 0.0))
+            except queue.Empty:
+                item = None
+            if item is not None:
+                self._take(item)
+            if self._ticks is not None and time.monotonic() >= self._deadline:
+                self._overdue()
+
+    def _take(self, item: Item) -> None:
+        if isinstance(item, TickBegan):
+            self._waiting = set(item.names)
+            self._deadline = item.at + PATIENCE * self.rules.interval
+        elif isinstance(item, TickEnded):
+            self._full_tick(item.seconds)
+        elif isinstance(item, MainGone):
+            self._poller.ask()
+        elif isinstance(item, Malformed):
+            _log.warning("%s", format_line("request refused", None, None, [("what", item.path), ("why", item.why)]))
+        elif isinstance(item, Health):
+            self._health(item)
+        elif isinstance(item, NewConfig):
+            self._new_config(item)
+        else:
+            self._event(item)
+
+    def _event(self, event: Event) -> None:
+        observation = getattr(event, "observation", None)
+        if observation is not None:
+            self._waiting.discard(observation.program)
+        self.world, actions = decide(self.rules, self.world, event)
+        if isinstance(event, SupervisorAnswered):
+            self._answered(event)
+        for action in actions:
+            self._performer.perform(action)
+        self._pace()
+
+    def _answered(self, event: SupervisorAnswered) -> None:
+        self.vitals = replace(self.vitals, rpc_seconds=self._rpc_seconds())
+        if self._remembered is not None:
+            kept, self._remembered = self._remembered, None
+            self.world = settle(self.world, kept.pauses, kept.given_up, kept.cooldowns, event.at, event.wall)
+        if self._ticks is not None:
+            self._ticks.watch(event.processes, self.rules)
+        if not self._matched:
+            self._matched = True
+            self._warn_unmatched(event)
+
+    def _rpc_seconds(self) -> float | None:
+        supervisor = self._poller.supervisor
+        return supervisor.rpc_seconds if supervisor is not None else None
+
+    def _warn_unmatched(self, event: SupervisorAnswered) -> None:
+        for policy in self.rules.policies:
+            if not any(fnmatchcase(name, policy.match) for name in event.processes):
+                fields = [("match", policy.match)]
+                _log.warning("%s", format_line("no program matches; kept, since it may appear", None, None, fields))
+
+    def _pace(self) -> None:
+        """How often supervisord is asked, by the phases. Looked at only when some program changed."""
+        if self.world.programs is self._paced:
+            return
+        self._paced = self.world.programs
+        every = QUIET_POLL
+        if self.world.host.supervisor_up is not True:
+            every = self.rules.interval
+        for program in self._paced.values():
+            if under_way(program):
+                every = min(every, BUSY_POLL)
+            elif program.phase is not Phase.WATCHING or program.restarting is not None:
+                every = min(every, self.rules.interval)
+        self._poller.every(every)
+
+    # Ticks
+
+    def _overdue(self) -> None:
+        """The looking thread is late, or stuck: what was not looked at is unknown, and deciding goes on."""
+        now, wall = time.monotonic(), time.time()
+        for name in sorted(self._waiting):
+            self._event(Unobserved(now, wall, name, "the look did not come back in time"))
+        self._full_tick(None)
+        self._waiting = set(self.world.programs)
+        self._deadline = now + PATIENCE * self.rules.interval
+
+    def _full_tick(self, seconds: float | None) -> None:
+        vitals = replace(self.vitals, ticks=self.vitals.ticks + 1, last_tick_wall=time.time())
+        self.vitals = vitals if seconds is None else replace(vitals, tick_seconds=seconds)
+        self._notifier.tell("WATCHDOG=1")
+        if self._scribe is not None:
+            self.vitals = replace(self.vitals, totals=self._performer.means.journal.totals)
+            self._scribe.offer(self.world, self.rules, self.vitals)
+
+    # The rest
+
+    def _health(self, health: Health) -> None:
+        was = self.vitals
+        if not health.capture_usable and was.capture_usable is not False:
+            text = "stacks cannot be read: a stall will be judged as unreadable"
+            _log.error("%s", format_line(text, None, None, [("why", health.capture_why)]))
+        if not health.archive_writable and was.archive_writable is not False:
+            text = "the archive cannot be written: nothing is stopped without evidence"
+            _log.error("%s", format_line(text, None, None, [("why", health.archive_why)]))
+        if health.archive_writable and was.archive_writable is False:
+            _log.info("the archive can be written again")
+        self.vitals = replace(
+            was,
+            capture_usable=health.capture_usable,
+            capture_why=health.capture_why,
+            archive_writable=health.archive_writable,
+            archive_why=health.archive_why,
+            archive_bytes=health.archive_bytes,
+        )
+
+    def _new_config(self, new: NewConfig) -> None:
+        if new.config is None:
+            _log.error("the new configuration is refused, the old one stays:\n%s", new.why)
+            return
+        self.rules = new.config.ruleset
+        self.on_config(new.config)
+        self._matched = False
+        _log.info("configuration reloaded")
+        self._event(Reloaded(time.monotonic(), time.time()))
+        self._poller.ask()
+
+
+def ended(world: World) -> bool:
+    """Asked to end, and no program is between our stop and our start."""
+    return world.host.terminating and not any(under_way(p) for p in world.programs.values())

@@ -1,0 +1,242 @@
+"""Performs actions in the background, and answers each with an event. Wires the rooms; decides nothing.
+
+Every action has a thread of its own, a daemon thread that is never joined: one that gets stuck in the kernel is left behind. The
+journal has one thread for all, so that records are written in the order in which they were decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from watchdog.act.notify import notify
+from watchdog.act.reap import reap
+from watchdog.act.restart import kill, start, stop
+from watchdog.collect import logs
+from watchdog.collect.bundle import Places, Sources, seal
+from watchdog.collect.pyspy import dump_tree
+from watchdog.journal import Journal
+from watchdog.logfmt import format_line
+from watchdog.look.history import History
+from watchdog.model.action import (
+    Action,
+    AskSupervisor,
+    CollectEvidence,
+    DumpStacks,
+    KillProgram,
+    Persist,
+    ReapTree,
+    Say,
+    StartProgram,
+    StopProgram,
+)
+from watchdog.model.event import BundleSealed, Event, KillSent, Persisted, Reaped, StacksDumped, StartSent, StopSent
+from watchdog.model.evidence import Dump, LogLines
+from watchdog.model.observation import ProcessInfo
+from watchdog.model.world import Sealed
+from watchdog.procfs import identity_of, walk
+from watchdog.supervisor import Fault, Supervisor
+
+_log = logging.getLogger("watchdog")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+LOG_LINES = 60
+"""Lines of each log that evidence.json holds; the bundle holds more."""
+
+
+@dataclass(slots=True)
+class Means:
+    """What the performer works with; parts may be missing while only begun restarts are finished."""
+
+    post: Callable[[Event], None]
+    journal: Journal
+    supervisor: Callable[[], Supervisor | None]
+    ask: Callable[[], None]
+    info_of: Callable[[str], ProcessInfo | None]
+    logs_of: Callable[[str], tuple[str, ...]]
+    places: Places | None = None
+    history: History | None = None
+    config_text: str = ""
+
+
+def _started_at(pid: int) -> int | None:
+    found = identity_of(pid)
+    return found.starttime if found else None
+
+
+def supervisord_pid(supervisor: Supervisor | None) -> int | None:
+    """supervisord's own pid, which no reaping may touch."""
+    found = supervisor.identity() if supervisor is not None else None
+    return None if found is None or isinstance(found, Fault) else found.pid
+
+
+class Performer:
+    """Starts what is decided; every answer comes back through `means.post`."""
+
+    def __init__(self, means: Means) -> None:
+        self.means = means
+        self._records: queue.SimpleQueue[Persist | threading.Event] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._writer.start()
+
+    def perform(self, action: Action) -> None:
+        """Begin; returns at once."""
+        if isinstance(action, Say):
+            say(action)
+        elif isinstance(action, Persist):
+            self._records.put(action)
+        elif isinstance(action, AskSupervisor):
+            self.means.ask()
+        else:
+            work = self._work(action)
+            threading.Thread(target=work, name=type(action).__name__, daemon=True).start()
+
+    def flush(self, within: float) -> bool:
+        """Wait until the journal has all that was decided so far, for so many seconds at most."""
+        done = threading.Event()
+        self._records.put(done)
+        return done.wait(within)
+
+    def _work(self, action: Action) -> Callable[[], None]:
+        table: Mapping[type, Callable[..., Event]] = {
+            DumpStacks: self._dump,
+            CollectEvidence: self._collect,
+            StopProgram: self._stop,
+            KillProgram: self._kill,
+            ReapTree: self._reap,
+            StartProgram: self._start,
+        }
+        do = table[type(action)]
+        return lambda: self.means.post(do(action))
+
+    # The journal
+
+    def _write(self) -> None:
+        while True:
+            action = self._records.get()
+            if isinstance(action, threading.Event):
+                action.set()
+                continue
+            error = self._append(action)
+            if action.step is not None:
+                event = Persisted(time.monotonic(), time.time(), action.program, action.incident, action.step, error)
+                self.means.post(event)
+            elif error is not None:
+                _log.error(
+                    "%s", format_line("the journal could not be written", action.program, None, [("why", error)])
+                )
+
+    def _append(self, action: Persist) -> str | None:
+        try:
+            self.means.journal.append(action.records)
+        except OSError as error:
+            return f"{self.means.journal.path}: {error.strerror}"
+        return None
+
+    # Evidence
+
+    def _dump(self, action: DumpStacks) -> StacksDumped:
+        began = time.monotonic()
+        troubles: list[str] = []
+        dumps: list[Dump] = []
+        for number in range(action.dumps):
+            time.sleep(max(began + number * action.every - time.monotonic(), 0.0))
+            if identity_of(action.ident.pid) != action.ident:
+                troubles.append("the process is gone")
+                break
+            at_s = round(time.monotonic() - began, 3)
+            tree = walk(action.ident.pid)
+            dumps.append(dump_tree(tree, action.ident.pid, at_s=at_s, within=action.within, tell=troubles.append))
+        lines = self._log_lines(action.program)
+        return StacksDumped(
+            time.monotonic(), time.time(), action.program, action.incident, tuple(dumps), lines, tuple(troubles)
+        )
+
+    def _log_lines(self, program: str) -> LogLines:
+        paths = self.means.logs_of(program)
+        info = self.means.info_of(program)
+        stderr = info.stderr_logfile if info else ""
+        out = [line for path in paths if path != stderr for line in logs.tail(path, lines=LOG_LINES)]
+        err = logs.tail(stderr, lines=LOG_LINES) if stderr else ()
+        return LogLines(tuple(out), tuple(err))
+
+    def _collect(self, action: CollectEvidence) -> BundleSealed:
+        sealed = Sealed(None, None, "there is no archive while a restart is finished")
+        if self.means.places is not None:
+            sealed = seal(action.case, self._sources(action), self.means.places, within=action.within)
+        return BundleSealed(time.monotonic(), time.time(), action.program, action.incident, sealed)
+
+    def _sources(self, action: CollectEvidence) -> Sources:
+        supervisor, history = self.means.supervisor(), self.means.history
+        return Sources(
+            history=lambda: history.rows(action.program) if history is not None else (),
+            supervisor_view=lambda: _view(supervisor, action.program),
+            supervisor_log=lambda: _tail_of_supervisord(supervisor),
+            logs=self.means.logs_of(action.program),
+            config=self.means.config_text,
+        )
+
+    # The restart
+
+    def _stop(self, action: StopProgram) -> StopSent:
+        supervisor = self.means.supervisor()
+        if supervisor is None:
+            result = StopSent(0.0, 0.0, action.program, action.incident, "unreachable", "no supervisord was found")
+        else:
+            outcome = stop(supervisor, action.program, action.ident, action.started_at, _started_at)
+            result = StopSent(0.0, 0.0, action.program, action.incident, outcome.result, outcome.detail)
+        return _now(result)
+
+    def _kill(self, action: KillProgram) -> KillSent:
+        supervisor = self.means.supervisor()
+        error: str | None = "no supervisord was found"
+        if supervisor is not None:
+            error = kill(supervisor, action.program, action.ident, _started_at)
+        return KillSent(time.monotonic(), time.time(), action.program, action.incident, error)
+
+    def _reap(self, action: ReapTree) -> Reaped:
+        own = supervisord_pid(self.means.supervisor())
+        never = frozenset({os.getpid(), *([own] if own else [])})
+        done = reap(action.tree, action.boot_id, action.orphans, never=never)
+        return Reaped(
+            time.monotonic(), time.time(), action.program, action.incident, done.ended, done.left, done.detail
+        )
+
+    def _start(self, action: StartProgram) -> StartSent:
+        supervisor = self.means.supervisor()
+        gone, error = False, "no supervisord was found" if supervisor is None else None
+        if supervisor is not None:
+            gone, error = start(supervisor, action.program)
+        return StartSent(time.monotonic(), time.time(), action.program, action.incident, gone, error)
+
+
+def _now(event: StopSent) -> StopSent:
+    return StopSent(time.monotonic(), time.time(), event.program, event.incident, event.result, event.detail)
+
+
+def _view(supervisor: Supervisor | None, program: str) -> dict[str, object] | str:
+    if supervisor is None:
+        return "no supervisord was found"
+    info = supervisor.process(program)
+    return info.hint() if isinstance(info, Fault) else info._asdict()
+
+
+def _tail_of_supervisord(supervisor: Supervisor | None) -> str:
+    if supervisor is None:
+        return ""
+    text = supervisor.log_tail()
+    return text.hint() if isinstance(text, Fault) else text
+
+
+def say(action: Say) -> None:
+    """A line in the log; a notice pages, too."""
+    if action.notice:
+        notify(action)
+    else:
+        line = format_line(action.message, action.program, action.incident, action.fields)
+        _log.log(_LEVELS[action.level], "%s", line)

@@ -1,0 +1,187 @@
+"""One Observation of one program: its process tree, its logs, its progress file. May read them; decides nothing, changes nothing.
+
+What was learnt of one main process, by pid and supervisord's start time of it, is forgotten with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from watchdog.childread import reap
+from watchdog.look.files import Files
+from watchdog.look.gauges import cpu_seconds_of, gauges_of
+from watchdog.look.heartbeats import LogHeartbeats, LogSeen
+from watchdog.look.places import Places, places_of_all
+from watchdog.look.progress import FileSeen, ProgressFile, path_of
+from watchdog.model.observation import ABSENT, Identity, MatchKey, Observation, ProcessInfo, ProcessSample, Reading
+from watchdog.model.rule import Policy, Ruleset
+from watchdog.procfs import Procfs, identity_of, seconds_since_start
+
+_NO_PLACES = Places({}, shared=False)
+
+
+class _Watch:
+    """What is kept of one program between looks."""
+
+    def __init__(self, files: Files) -> None:
+        self.key: tuple[int, int] | None = None
+        """pid and supervisord's start time of the process that is watched."""
+        self.ident: Identity | None = None
+        self.began_ns: int | None = None
+        self.at: float | None = None
+        self.policy: Policy | None = None
+        self.places = _NO_PLACES
+        self.logs = LogHeartbeats(files)
+        self.file = ProgressFile(files)
+
+
+class Looker:
+    """Looks at programs, one after another. Used by one thread."""
+
+    def __init__(self, procfs: Procfs, files: Files | None = None, wall: Callable[[], float] = time.time) -> None:
+        self._procfs = procfs
+        self._files = Files() if files is None else files
+        self._wall = wall
+        self._watches: dict[str, _Watch] = {}
+        self._places: dict[str, Places] = {}
+        self._gone = False
+
+    def close(self) -> None:
+        """Close everything that is kept, of the Procfs too."""
+        for program in list(self._watches):
+            self.forget(program)
+        self._files.close()
+        self._procfs.close()
+
+    def set_programs(self, infos: Mapping[str, ProcessInfo], ruleset: Ruleset) -> None:
+        """All programs that supervisord has, whenever it answered or the configuration changed; others are forgotten."""
+        reap()
+        self._files.refresh()
+        self._places = places_of_all(infos, ruleset, self._files)
+        for program in self._watches.keys() - infos.keys():
+            self.forget(program)
+
+    def forget(self, program: str) -> None:
+        """Close what is kept for this program."""
+        watch = self._watches.pop(program, None)
+        if watch is not None:
+            watch.logs.close()
+            if watch.ident is not None:
+                self._procfs.forget(watch.ident)
+
+    def main_gone(self) -> bool:
+        """Was a main process found gone since this was last asked? Then supervisord should be asked at once."""
+        gone, self._gone = self._gone, False
+        return gone
+
+    def look(self, policy: Policy | None, info: ProcessInfo, at: float) -> Observation:
+        """One look. `policy` None: unwatched, gauges only. `at`: CLOCK_MONOTONIC seconds."""
+        watch = self._watches.get(info.program)
+        if watch is None:
+            watch = self._watches[info.program] = _Watch(self._files)
+        self._files.refresh_if_mounted()
+        self._adopt(watch, info)
+        tree = self._tree(watch, at)
+        seen, told = LogSeen(), None
+        if policy is not None:
+            self._configure(watch, info.program, policy)
+            seen = _unless_shared(watch.logs.look(), watch.places)
+            told = self._look_at_file(watch, info, policy)
+        since = None if watch.at is None else at - watch.at
+        watch.at = at
+        return _observation(info.program, watch.ident, tree, since, seen, told)
+
+    def look_at_process(self, pid: int, at: float, name: str | None = None) -> Observation | None:
+        """The gauges of any process tree, without a supervisor; None: no such process. A second look tells the CPU."""
+        info = ProcessInfo(name or f"pid:{pid}", "", str(pid), "RUNNING", pid, 0, 0, "", "")
+        seen = self.look(None, info, at)
+        return seen if seen.ident is not None else None
+
+    def _adopt(self, watch: _Watch, info: ProcessInfo) -> None:
+        """Take note of a new main process. One that is gone stays gone, whoever has its pid now, until another is named."""
+        key = (info.pid, info.started_at)
+        if key == watch.key:
+            return
+        if watch.ident is not None:
+            self._procfs.forget(watch.ident)
+        if watch.key is not None:
+            watch.logs.restart()
+            watch.file.restart()
+        watch.key, watch.at = key, None
+        watch.ident = identity_of(info.pid, self._procfs.root) if info.pid > 0 else None
+        watch.began_ns = self._began_ns(watch.ident) if watch.ident is not None else None
+        self._gone |= info.pid > 0 and watch.ident is None
+
+    def _began_ns(self, ident: Identity) -> int | None:
+        age = seconds_since_start(ident.starttime, self._procfs.root)
+        return None if age is None else int((self._wall() - age) * 1e9)
+
+    def _tree(self, watch: _Watch, at: float) -> tuple[ProcessSample, ...]:
+        if watch.ident is None:
+            return ()
+        tree = self._procfs.tree(watch.ident, at)
+        if not tree:
+            watch.ident = None
+            self._gone = True
+        return tree
+
+    def _configure(self, watch: _Watch, program: str, policy: Policy) -> None:
+        places = self._places.get(program, _NO_PLACES)
+        if policy is not watch.policy or places.streams != watch.places.streams:
+            watch.logs.configure(policy, places.streams)
+        watch.policy, watch.places = policy, places
+
+    def _look_at_file(self, watch: _Watch, info: ProcessInfo, policy: Policy) -> FileSeen | None:
+        """None: no progress file is configured, or no process is there to have one."""
+        template = policy.progress.file if policy.progress is not None else None
+        if template is None or watch.ident is None:
+            return None
+        return watch.file.look(path_of(template, info, watch.ident), watch.began_ns)
+
+
+def _unless_shared(seen: LogSeen, places: Places) -> LogSeen:
+    """A log that another program writes to, too, tells nothing of this one."""
+    troubles = places.troubles + seen.troubles
+    if not places.shared:
+        return seen._replace(troubles=troubles)
+    nothing: dict[MatchKey, Reading] = dict.fromkeys(seen.matches, ABSENT)
+    return LogSeen(matches=nothing, troubles=troubles)
+
+
+def _both(log: Reading, file: Reading) -> Reading:
+    """Progress from lines and from a file: either beats, and both must be known."""
+    if log is ABSENT or file is ABSENT:
+        return file if log is ABSENT else log
+    return None if log is None or file is None else log + file
+
+
+def _observation(
+    program: str,
+    ident: Identity | None,
+    tree: tuple[ProcessSample, ...],
+    since: float | None,
+    seen: LogSeen,
+    told: FileSeen | None,
+) -> Observation:
+    said = FileSeen(None) if told is None else told
+    count = said.progress_count if said.progress_count is not None else seen.progress_count
+    total = said.progress_total if said.progress_total is not None else seen.progress_total
+    return Observation(
+        program,
+        ident,
+        seen.log,
+        _both(seen.progress, ABSENT if told is None else told.progress),
+        count,
+        total,
+        said.says,
+        said.in_flight,
+        seen.idle_line,
+        seen.progress_after_idle,
+        seen.matches,
+        gauges_of(tree, since),
+        cpu_seconds_of(tree),
+        tree,
+        seen.troubles if said.trouble is None else (*seen.troubles, said.trouble),
+        said.phase,
+    )

@@ -1,0 +1,195 @@
+"""Follows one log file: by how much it grew, and its new lines. May read the file; decides nothing, writes nothing.
+
+Output means that the file grew. A shrink (copytruncate, clearProcessLogs) or a new inode (rotation) is a new baseline: its bytes
+are no growth, though its lines are read. A file that was renamed is read to its end through the kept descriptor before the new
+one is.
+Bounds: 1 MiB of new text a look (what is beyond is skipped, and still counts as growth), 64 KiB of a line that has no end yet
+(the rest of that line is dropped), 4 KiB of a line for matching.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from watchdog.childread import ReadFailure
+from watchdog.look.files import NOT_A_FILE, Files, OpenFile, is_regular
+
+MOST_A_LOOK: Final = 1 << 20
+MOST_OF_A_PARTIAL: Final = 1 << 16
+MOST_OF_A_LINE: Final = 4096
+"""Bounds the time of a slow pattern. (One with nested repeats can still take exponential time; nothing could end it.)"""
+
+_ENDS = re.compile(rb"[\r\n]+")
+"""A redrawn progress bar ends each of its states with a carriage return: every state is a line."""
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
+
+
+class Growth(NamedTuple):
+    """What one look at one log found."""
+
+    state: Literal["there", "deleted", "unknown"]
+    grown: int = 0
+    """Bytes since the last look; 0 at a new baseline."""
+    lines: tuple[str, ...] = ()
+    """Complete lines that are not blank, without colours, cut at 4 KiB."""
+    trouble: str | None = None
+
+
+class LogTail:
+    """One log, from where it ends at the first look; from its start when it is created later."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.path = path
+        self._files = files
+        self._file: OpenFile | None = None
+        self._id: tuple[int, int] | None = None
+        self._offset = 0
+        self._partial = b""
+        self._skipping = False
+        self._missed = False
+        """It was not there at some look."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def look(self, *, read: bool) -> Growth:
+        """By how much the log grew since the last look. `read`: its lines are wanted, too."""
+        seen = self._files.stat(self.path)
+        if isinstance(seen, ReadFailure):
+            return (
+                self._missing(seen, read) if seen.why == "vanished" else Growth("unknown", trouble=f"log {seen.detail}")
+            )
+        if not is_regular(seen):
+            self.close()
+            return Growth("unknown", trouble=f"log {self.path} {NOT_A_FILE}")
+        if self._file is None:
+            return self._begin(read)
+        if (seen.dev, seen.ino) != self._id:
+            return self._switch(read)
+        return self._advance(seen.size, read)
+
+    def last_line(self) -> str | None:
+        """The last line before where reading goes on, if it is in the last 64 KiB; for the start of watching."""
+        if self._file is None:
+            return None
+        start = max(0, self._offset - MOST_OF_A_PARTIAL)
+        data = self._file.pread(self._offset - start, start)
+        if isinstance(data, ReadFailure):
+            return None
+        complete = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]
+        lines = _clean(reversed(_ENDS.split(complete)))
+        return next(lines, None)
+
+    def _begin(self, read: bool) -> Growth:
+        """Open what is there now. Known by its inode (the child that had it open was replaced): go on where it was left."""
+        file = self._files.open(self.path)
+        seen = file if isinstance(file, ReadFailure) else file.fstat()
+        if isinstance(file, ReadFailure) or isinstance(seen, ReadFailure):
+            detail = seen.detail if isinstance(seen, ReadFailure) else ""
+            return Growth("unknown", trouble=f"log {detail}")
+        self._file = file
+        if (seen.dev, seen.ino) == self._id:
+            return self._advance(seen.size, read)
+        first = self._id is None and not self._missed
+        self._id = (seen.dev, seen.ino)
+        self._restart(seen.size if first else 0)
+        return self._rebase(seen.size, read)
+
+    def _switch(self, read: bool) -> Growth:
+        """Another file has the name: read the old one to its end, then the new one from its start, whose bytes are no growth."""
+        last = self._drain(read)
+        self.close()
+        self._id = None
+        self._missed = True
+        new = self._begin(read)
+        return new._replace(grown=last.grown, lines=last.lines + new.lines)
+
+    def _missing(self, why: ReadFailure, read: bool) -> Growth:
+        """The name is gone. Renamed, the open file is still the log; deleted, nobody else will ever read it, so it is let go of."""
+        self._missed = True
+        if self._file is None:
+            if self._id is None:
+                return Growth("unknown", trouble=f"log {why.detail}; it is watched once it is there")
+            return Growth(
+                "deleted", trouble=f"log {self.path} was deleted; its program restarted, supervisord makes a new one"
+            )
+        seen = self._file.fstat()
+        last = self._drain(read)
+        if not isinstance(seen, ReadFailure) and seen.nlink > 0:
+            return last
+        self.close()
+        return last._replace(
+            state="deleted", trouble=f"log {self.path} was deleted; its program restarted, supervisord makes a new one"
+        )
+
+    def _drain(self, read: bool) -> Growth:
+        """What the open file grew by, whatever its name is now."""
+        assert self._file is not None
+        seen = self._file.fstat()
+        return Growth("there") if isinstance(seen, ReadFailure) else self._advance(seen.size, read)
+
+    def _advance(self, size: int, read: bool) -> Growth:
+        if size == self._offset:
+            return Growth("there")
+        if size < self._offset:
+            self._restart(0)
+            return self._rebase(size, read)
+        grown = size - self._offset
+        return self._rebase(size, read)._replace(grown=grown)
+
+    def _restart(self, offset: int) -> None:
+        self._offset = offset
+        self._partial = b""
+        self._skipping = False
+
+    def _rebase(self, size: int, read: bool) -> Growth:
+        """Take in everything up to `size`, as no growth."""
+        if not read:
+            self._restart(size)
+            return Growth("there")
+        if size - self._offset > MOST_A_LOOK:
+            self._restart(size - MOST_A_LOOK)
+            self._skipping = True
+        data = self._read(size)
+        if isinstance(data, ReadFailure):
+            self.close()
+            return Growth("unknown", trouble=f"log {data.detail}")
+        self._offset = size
+        return Growth("there", lines=tuple(_clean(self._split(data))))
+
+    def _read(self, size: int) -> bytes | ReadFailure:
+        assert self._file is not None
+        data = b""
+        while (left := size - self._offset - len(data)) > 0:
+            piece = self._file.pread(left, self._offset + len(data))
+            if isinstance(piece, ReadFailure):
+                return piece
+            if not piece:
+                break  # it shrank meanwhile: the next look sees that
+            data += piece
+        return data
+
+    def _split(self, data: bytes) -> list[bytes]:
+        """Complete lines; what has no end yet is kept for the next look."""
+        pieces = _ENDS.split(self._partial + data)
+        rest = pieces.pop()
+        if self._skipping and pieces:
+            del pieces[0]  # its start was skipped
+            self._skipping = False
+        self._partial = b"" if self._skipping else rest[:MOST_OF_A_PARTIAL]
+        return pieces
+
+
+def _clean(pieces: Iterator[bytes] | list[bytes]) -> Iterator[str]:
+    """Text for matching: no colours, no NUL (copytruncate leaves a hole of them), U+FFFD for what is not UTF-8, nothing blank."""
+    for piece in pieces:
+        text = piece[: 2 * MOST_OF_A_LINE].lstrip(b"\0").decode("utf-8", "replace")
+        if "\x1b" in text:
+            text = _ANSI.sub("", text)
+        text = text[:MOST_OF_A_LINE].rstrip()
+        if text:
+            yield text
