@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -274,7 +276,46 @@ def test_diagnose_reads_standard_input_and_files(config: Path, tmp_path: Path) -
     assert told.exit_code == 0 and told.output.startswith(f"{dump}: unknown\n")
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"{", b"[1]", b"\x1f\x8bno", b"\xff" * 100])
+EVIDENCE = {
+    "version": 1,
+    "program": "gpu:one",
+    "working": False,
+    "dumps": [
+        {
+            "at_s": 0.0,
+            "processes": [{"pid": 101, "ppid": 1, "comm": "ami", "state": "S", "role": "main", "error": "gone"}],
+        }
+    ],
+}
+
+
+def bundle(evidence: object, name: str = "evidence.json") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(f"20261130T030557Z-gpu-one-101/{name}")
+        data = json.dumps(evidence).encode()
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def test_diagnose_reads_every_form_of_evidence_alike(config: Path, tmp_path: Path) -> None:
+    forms = {
+        "x.tar.gz": bundle(EVIDENCE),
+        "evidence.json": json.dumps(EVIDENCE),
+        "fallback.json": json.dumps({"evidence": EVIDENCE}),
+    }
+    for name, data in forms.items():
+        (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    answers = json.loads(invoke("-c", config, "diagnose", "--json", *(tmp_path / name for name in forms)).output)
+    answers.append(json.loads(invoke("-c", config, "diagnose", "--json", "-", stdin=bundle(EVIDENCE)).output))
+    assert [a["verdict"] for a in answers] == ["idle"] * 4
+    assert all(a == answers[0] for a in answers)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"nothing of the kind", b"{", b"[1]", b"\x1f\x8bno", b"\xff" * 100, b"{}", bundle([])]
+)
 def test_diagnose_of_something_else_exits_2_and_names_it(config: Path, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "what.bin"
     file.write_bytes(content)

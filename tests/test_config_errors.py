@@ -132,7 +132,7 @@ def test_each_mistake_has_its_place_and_its_words(tmp_path: Path, text: str, pat
 
 
 def test_the_line_is_that_of_the_value(tmp_path: Path) -> None:
-    text = "# a comment\n\nprograms:\n  - match: '*'\n    rules:\n      - stall\n      - nothing-like-it\n    idle:\n      for: 1h\n"
+    text = "# a comment\n\nprograms:\n  - match: '*'\n    rules:\n      - stall\n      - unlike\n    idle:\n      for: 1h\n"
     lines = {problem.path: problem.line for problem in problems_of(tmp_path, text)}
     # A missing key has the line of the mapping that lacks it.
     assert lines == {"programs[0].rules[1]": 7, "programs[0].idle.line": 8}
@@ -209,7 +209,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest
 def test_a_standard_file_that_cannot_be_looked_at_is_no_absent_one(tmp_path: Path) -> None:
     standard = tmp_path / "watchdog.yaml"
     standard.symlink_to(standard)
-    with pytest.raises(ConfigError, match="watchdog.yaml: found too many levels of symbolic links"):
+    with pytest.raises(ConfigError, match=r"watchdog\.yaml: found too many levels of symbolic links"):
         load(None, {}, standard=standard, uid=0)
 
 

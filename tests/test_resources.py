@@ -29,7 +29,7 @@ def test_a_checkout_is_known_by_its_pyproject(tmp_path: Path) -> None:
 
 def test_a_directory_of_that_name_in_site_packages_is_somebody_elses(tmp_path: Path) -> None:
     (tmp_path / "rules").mkdir()
-    with pytest.raises(resources.MissingResources, match="incomplete. Install it again"):
+    with pytest.raises(resources.MissingResources, match=r"incomplete\. Install it again"):
         resources.find_directory("rules", tmp_path / "watchdog")
 
 

@@ -11,7 +11,7 @@ RESERVED: Final = 200
 """Descriptors that are never kept here."""
 
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-_READ_AT_ONCE = 1 << 16
+_PAGE = 4096
 _PIECE = 4000
 """A list of many children comes in pieces of just under a page; what is shorter is whole."""
 
@@ -27,10 +27,14 @@ def read_whole(path: str) -> bytes:
 
 def _pread(descriptor: int) -> bytes:
     """The whole of an open file of /proc, read from its start. Raises OSError (ESRCH: the process is gone)."""
-    data = whole = os.pread(descriptor, _READ_AT_ONCE, 0)
-    while len(data) >= _PIECE and (data := os.pread(descriptor, _READ_AT_ONCE, len(whole))):
-        whole += data
-    return whole
+    data = os.pread(descriptor, _PAGE, 0)
+    return data if len(data) < _PIECE else _with_rest(descriptor, data)
+
+
+def _with_rest(descriptor: int, data: bytes) -> bytes:
+    while piece := os.pread(descriptor, _PAGE, len(data)):
+        data += piece
+    return data
 
 
 class Allowance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -24,7 +25,7 @@ GENTLE = ["sh", "-c", 'trap "sleep 0.3; exit 7" TERM; echo ready; while :; do sl
 LEADERLESS = """
 import ctypes, threading, time
 threading.Thread(target=lambda: (time.sleep(0.2), print("ready", flush=True), time.sleep(600))).start()
-libc = ctypes.PyDLL(None)
+libc = ctypes.CDLL(None)
 libc.syscall(60 if __import__("os").uname().machine == "x86_64" else 93, 0)  # exit of this thread only
 """
 
@@ -47,10 +48,8 @@ def spawn() -> Iterator[Spawn]:
     yield start
     for process in started:
         with process:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def ident_of(process: subprocess.Popen[str]) -> Identity:
@@ -180,11 +179,11 @@ def test_not_permitted_is_left_and_said(spawn: Spawn, monkeypatch: pytest.Monkey
     process = spawn(PLAIN)
     began = time.monotonic()
     if os.geteuid() == 0:
-        os.seteuid(65534)
+        os.setresuid(65534, 65534, 0)  # seteuid would not do: the real uid alone permits a signal
         try:
             reaping = reap([ident_of(process)], BOOT, "end")
         finally:
-            os.seteuid(0)
+            os.setresuid(0, 0, 0)
     else:
         monkeypatch.setattr(signal, "pidfd_send_signal", refuse(errno.EPERM))
         monkeypatch.setattr(os, "kill", refuse(errno.EPERM))

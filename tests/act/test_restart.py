@@ -1,4 +1,4 @@
-"""Orders to supervisord: given once, only for the process they are meant for, and with a name for everything that may come of it."""
+"""Orders to supervisord: given once, only for the process they are meant for, with a name for everything that may come of it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ interval: {interval}s
 mode: report
 programs:
   - match: "bench:*"
-    progress: '\\] Batch (?P<count>\\d+): [\\d.]+s/image'
+    progress.log: '\\] Batch (?P<count>\\d+): [\\d.]+s/image'
     idle: 'No jobs found, sleeping'
 archive: {{directory: {directory}/incidents}}
 state: {{directory: {directory}/state}}

@@ -49,6 +49,9 @@ def bundle(tmp_path: Path) -> Path:
     return path
 
 
+SUSPECTED = IncidentRecord("20261130T030556Z-demo-slow-13", SLOW, 99.0, "stall", "everything is silent", verdict="busy")
+
+
 def restarted(sealed: Path, **changes: object) -> IncidentRecord:
     record = IncidentRecord(
         id="20261130T030557Z-demo-wedged-14",
@@ -74,7 +77,7 @@ def told(sealed: Path, **changes: object) -> Story:
     story.look(seen(11.0, programs={n: program(n, "WATCHING" if n in (HEALTHY, IDLE) else "CONFIRMING") for n in PIDS}))
     after = {**{n: program(n) for n in PIDS}, WEDGED: program(WEDGED, pid=24)}
     logs = {HEALTHY: log(30), IDLE: log(), SLOW: log(25, slowest=3.2), WEDGED: log(9, 3)}
-    story.look(seen(24.0, programs=after, logs=logs, incidents=(restarted(sealed, **changes),)))
+    story.look(seen(24.0, programs=after, logs=logs, incidents=(restarted(sealed, **changes), SUSPECTED)))
     return story
 
 

@@ -36,7 +36,7 @@ STATE = {"statecode": 1, "statename": "RUNNING"}
     ],
 )
 def test_what_is_no_url(url: str, says: str) -> None:
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         Supervisor(url)
     assert says in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -48,8 +48,9 @@ def test_the_longest_path_is_a_path() -> None:
 
 
 def test_nobody_can_end_a_header_early() -> None:
-    address = parse_url("http://localhost:9001/x\r\nEvil: 1")  # urlsplit drops line ends
-    assert address.path == "/xEvil:1" or "\r" not in address.path
+    with pytest.raises(ValueError, match="allowed"):
+        parse_url("http://localhost:9001/x\r\nEvil: 1")
+    assert parse_url("http://localhost:9001/x\r\nEvil:1").path == "/xEvil:1"  # urlsplit drops line ends
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_a_name_without_address() -> None:
 
 def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeRpc(answer([])) as server:
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: server.wait(30))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: server.wait(30) or [])
         fault = Supervisor("http://slow-host.invalid:9001", timeout=0.1).processes()
         assert isinstance(fault, Fault)
         assert (fault.kind, "not looked up in time" in fault.detail) == (FaultKind.UNREACHABLE, True)

@@ -246,6 +246,17 @@ def test_problems_of_the_host() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("interval", "age_s", "stale"), [(5.0, 29.9, False), (5.0, 30.1, True), (0.2, 4.9, False), (0.2, 5.1, True)]
+)
+def test_a_snapshot_is_stale_after_three_of_the_daemons_own_intervals(
+    interval: float, age_s: float, stale: bool
+) -> None:
+    found = status.snapshot(world(), replace(RULESET, interval=interval), VITALS, NOW, WALL)
+    found["age_s"] = age_s
+    assert status.is_stale(found) is stale
+
+
 def test_a_program_replaced_does_not_change_the_others() -> None:
     before = {p["program"]: p for p in taken()["programs"]}
     after = {p["program"]: p for p in taken(with_program(Program("gpu:one", Phase.GIVEN_UP)))["programs"]}

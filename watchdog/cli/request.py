@@ -19,7 +19,7 @@ from watchdog.show.status import Snapshot, Unreadable, is_stale, path_in, read
 Verb = Literal["collect", "pause", "resume"]
 
 TAKEN_WITHIN: Final = 15.0
-"""Seconds in which a daemon that lives takes a request: three of its default intervals. One with a longer interval gets three, too."""
+"""Seconds in which a daemon that lives takes a request: three of its default intervals."""
 
 LONGEST: Final = 55.0
 """Seconds: the daemon takes no request that is older than a minute."""

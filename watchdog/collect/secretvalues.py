@@ -8,6 +8,7 @@ bounded or ends with its line.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from watchdog.collect.secretnames import KEYWORD, Strength, strength
@@ -32,7 +33,12 @@ _BARE = re.compile(
     rf"(?:(?:Bearer|Basic|Digest|Token|Negotiate|ApiKey)[ \t]{{1,4}})?[^\s\"'`<>&{_BOX}\u2026]+", re.IGNORECASE
 )
 _REST_OF_LINE = re.compile(rf"[^\n\"'`{_BOX}]+")
-_TO_LINE_END = re.compile(rf"[^\n{_BOX}]*")
+_LINE_START = re.compile(r"(?:\A|\n)[ \t-]*\Z")
+_DEEPEST = 200
+"""Characters of indentation."""
+_LONGEST_BLOCK = 8192
+"""Characters between triple quotes."""
+_BLANKS = " \t\r" + "".join(map(chr, range(0x2500, 0x2580)))
 _WRAPPED = re.compile(rf"(?:[ \t{_BOX}]{{0,200}}\n[ \t{_BOX}]{{0,200}}[^\s\"'`{_BOX}]{{1,512}}){{1,4}}(?=[\"'`])")
 """One word on each further line, up to the closing quote: a value that a box has wrapped."""
 
@@ -108,37 +114,33 @@ def _separator(text: str, name: _Name) -> re.Match[str] | None:
 def _closing(text: str, opened: re.Match[str]) -> int:
     """The end of a quoted value: its closing quote, or the end of its line, or of the lines that a box wrapped it over."""
     quote, at = opened["quote"], opened.end()
-    line = _TO_LINE_END.match(text, at)
-    line_end = line.end() if line else at
     if len(quote) == 3 and quote[0] == quote[1]:
-        end = text.find(quote, at, at + 8192)
-        return end if end >= 0 else line_end
-    end = at
-    while True:
-        end = text.find(quote, end, line_end)
-        if end < 0:
-            break
-        if quote[0] == "\\" or not _escaped(text, end, at):
+        end = text.find(quote, at, at + _LONGEST_BLOCK)
+        if end >= 0:
             return end
-        end += 1
-    stripped = at + len(text[at:line_end].rstrip())
-    wrapped = _WRAPPED.match(text, stripped)
-    return wrapped.end() if wrapped else stripped
+    body = _body(quote).match(text, at)
+    end = body.end() if body else at
+    if text.startswith(quote, end):
+        return end
+    end = at + len(text[at:end].rstrip(_BLANKS))
+    wrapped = _WRAPPED.match(text, end)
+    return wrapped.end() if wrapped else end
 
 
-def _escaped(text: str, at: int, floor: int) -> bool:
-    """Does an odd number of backslashes stand before `at`?"""
-    run = at
-    while run > floor and text[run - 1] == "\\":
-        run -= 1
-    return (at - run) % 2 == 1
+@lru_cache(maxsize=64)
+def _body(quote: str) -> re.Pattern[str]:
+    """What may stand before the closing quote, on one line. A backslash escapes inside plain quotes; an escaped quote ends
+    at the next that is escaped as often."""
+    if len(quote) == 1:
+        return re.compile(rf"(?:[^\\\n{quote}]|\\.)*")
+    return re.compile(rf"(?:(?!{re.escape(quote)})[^\n])*")
 
 
 def _bare(text: str, name: _Name, sep: re.Match[str]) -> tuple[int, int] | None:
     """An unquoted value: a word, or the rest of the line where the line is a header's or a YAML key's."""
     key = text[name.begin : name.end].lower()
     colon = sep.groupdict().get("sep") == ":" and not sep.group().startswith(("'", '"', "\\"))
-    line_start = not text[text.rfind("\n", 0, name.begin) + 1 : name.begin].strip(" \t-")
+    line_start = _LINE_START.search(text, max(0, name.begin - _DEEPEST), name.begin) is not None
     header = "authorization" in key or "cookie" in key
     whole_line = colon and name.strength == "strong" and (header or (line_start and sep.group().endswith(" ")))
     found = (_REST_OF_LINE if whole_line else _BARE).match(text, sep.end())

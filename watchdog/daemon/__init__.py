@@ -28,8 +28,8 @@ from watchdog.daemon.poller import Poller
 from watchdog.daemon.sdnotify import Notifier
 from watchdog.daemon.watch import Watch
 from watchdog.journal import Journal
-from watchdog.judge.restart import owes_start
 from watchdog.judge.resume import interrupted, resume
+from watchdog.judge.verify import owes_start
 from watchdog.logfmt import format_line
 from watchdog.model.event import Terminating
 from watchdog.model.rule import Ruleset

@@ -23,8 +23,8 @@ from watchdog.daemon.sdnotify import Notifier
 from watchdog.daemon.ticks import MainGone, TickBegan, TickEnded, Ticks
 from watchdog.journal import JournalState
 from watchdog.judge.decide import decide
-from watchdog.judge.restart import under_way
 from watchdog.judge.resume import settle
+from watchdog.judge.verify import under_way
 from watchdog.logfmt import format_line
 from watchdog.model.event import Event, Reloaded, SupervisorAnswered, Unobserved
 from watchdog.model.rule import Ruleset

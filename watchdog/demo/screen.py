@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from watchdog.demo.facts import Facts
@@ -122,4 +123,5 @@ def _places(facts: Facts) -> Iterator[str]:
         return
     yield f"Logs, configuration and incidents: {facts['kept']}"
     if facts["bundle"]:
-        yield f"The evidence, told: watchdog diagnose {shlex.quote(facts['bundle'])}"
+        config = str(Path(facts["kept"]) / "watchdog.yaml")
+        yield f"The evidence, told: {shlex.join(['watchdog', '-c', config, 'diagnose', facts['bundle']])}"

@@ -207,10 +207,11 @@ def _outcome(story: Story, seen: Seen) -> str | None:
     return record.outcome if record else None
 
 
-def _moved(story: Story, seen: Seen) -> str | None:
-    if SLOW not in story.suspected or seen.phase(SLOW) != "WATCHING":
+def _let_be(story: Story, seen: Seen) -> str | None:
+    record = seen.incident(SLOW)
+    if record is None or record.verdict in (None, "wedged"):
         return None
-    return "its stacks moved: busy, left alone"
+    return f"verdict {record.verdict}; nothing is done to it"
 
 
 def _slow_came(story: Story, seen: Seen) -> str | None:
@@ -224,7 +225,7 @@ _STEPS: Final[tuple[tuple[str, str, Callable[[Story, Seen], str | None]], ...]] 
     ("slow batch", SLOW, _slow),
     ("stall", WEDGED, _stalled(WEDGED)),
     ("stall", SLOW, _stalled(SLOW)),
-    ("left alone", SLOW, _moved),
+    ("left alone", SLOW, _let_be),
     ("diagnosis", WEDGED, _diagnosis),
     ("bundle", WEDGED, _bundle),
     ("restart", WEDGED, _restart),

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from watchdog.judge import budget, confirm, restart
+from watchdog.judge import budget, collecting, confirm, restart, verify, watching
 from watchdog.judge.clocks import anew, first_look, next_look, unseen, without_logs
 from watchdog.judge.detectors import evaluate
+from watchdog.judge.incident import end_all
 from watchdog.judge.turn import OPERATOR, Turn
 from watchdog.model.action import Action, AskSupervisor, Say
 from watchdog.model.event import (
@@ -74,7 +75,7 @@ def _answer(turn: Turn, event: _Answer) -> None:
     if isinstance(event, StacksDumped):
         confirm.stacks_dumped(turn, event)
     elif isinstance(event, BundleSealed):
-        confirm.bundle_sealed(turn, event)
+        collecting.bundle_sealed(turn, event)
     elif isinstance(event, Persisted):
         restart.persisted(turn, event)
     elif isinstance(event, StopSent):
@@ -175,23 +176,19 @@ def _looked(turn: Turn, before: Look | None) -> None:
     _PHASES[turn.program.phase](turn)
 
 
-def _watch(turn: Turn) -> None:
-    confirm.watching(turn)
-
-
 def _nothing(turn: Turn) -> None:
     """Only supervisord's answers move this phase."""
 
 
 _PHASES: Mapping[Phase, Callable[[Turn], None]] = {
-    Phase.WATCHING: _watch,
+    Phase.WATCHING: watching.watching,
     Phase.CONFIRMING: confirm.confirming,
-    Phase.COLLECTING: confirm.collecting,
+    Phase.COLLECTING: collecting.collecting,
     Phase.STOPPING: _nothing,
     Phase.STARTING: _nothing,
-    Phase.VERIFYING: restart.verifying,
-    Phase.COOLDOWN: restart.cooldown,
-    Phase.GIVEN_UP: restart.cooldown,
+    Phase.VERIFYING: verify.verifying,
+    Phase.COOLDOWN: verify.cooldown,
+    Phase.GIVEN_UP: verify.cooldown,
 }
 
 
@@ -205,7 +202,7 @@ def _leave(turn: Turn, why: str) -> None:
     given_up = turn.program.phase is Phase.GIVEN_UP
     if turn.program.phase is not Phase.WATCHING:
         turn.go(Phase.WATCHING, why)
-    confirm.end_all(turn, why)
+    end_all(turn, why)
     if given_up:
         turn.persist(GivenUpRecord(turn.program.name, None))
 
@@ -282,9 +279,9 @@ def _told_turn(turn: Turn) -> None:
     if phase is Phase.STOPPING:
         restart.stopping(turn, info)
     elif phase is Phase.COOLDOWN:
-        restart.cooldown_answer(turn, info)
+        verify.cooldown_answer(turn, info)
     elif phase is Phase.VERIFYING:
-        restart.verify_answer(turn, info)
+        verify.verify_answer(turn, info)
     if turn.program.phase is Phase.STARTING:
         restart.starting(turn, info)
     turn.removed = turn.program.info is None and turn.program.restarting is None
@@ -339,7 +336,7 @@ def _collect_by_hand(turn: Turn) -> None:
         why = "it is not running" if turn.look is None or turn.look.ident is None else f"it is in {turn.program.phase}"
         turn.say("warning", "cannot collect now", why=why)
         return
-    confirm.open_incident(turn, Firing(OPERATOR, MANUAL_GROUP))
+    watching.open_incident(turn, Firing(OPERATOR, MANUAL_GROUP))
 
 
 def _step_back(turn: Turn, why: str) -> None:

@@ -1,4 +1,4 @@
-"""STOPPING, STARTING, VERIFYING, COOLDOWN, GIVEN_UP: the restart as a journalled transaction. Pure.
+"""STOPPING and STARTING: the restart as a journalled transaction. Pure.
 
 Everything is learnt from supervisord's answers, never from a return value; everything needed stands in the Transaction, so that a
 fresh daemon finishes what another began without any rule or configuration. From the stop on a start is owed.
@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watchdog.judge.confirm import may_stop
+from watchdog.judge.collecting import may_stop, unwritten
 from watchdog.judge.turn import Turn, closed
 from watchdog.model.action import KillProgram, ReapTree, StartProgram, StopProgram
 from watchdog.model.event import Persisted, Reaped, StartSent, StopSent
-from watchdog.model.observation import ABSENT, ProcessInfo
+from watchdog.model.observation import ProcessInfo
 from watchdog.model.record import CooldownRecord
 from watchdog.model.rule import Level
-from watchdog.model.world import Incident, Outcome, Phase, Program, Restarting, Status
+from watchdog.model.world import Incident, Outcome, Phase, Restarting, Status
 
 KILL_GRACE = 5.0
 """Seconds after KILL before a process is called unkillable; a runnable one is gone in milliseconds."""
 
 RETRIES = (10.0, 60.0, 300.0)
 """Seconds until an owed start is tried again; the last one from then on."""
-
-LOG_AFTER = 10.0
-"""Seconds after RUNNING before growth of the log is work: a start banner is none."""
-
-LOG_LOOKS = 2
-"""Looks in which the log must have grown."""
 
 SURE = 2
 """Answers of supervisord that must agree, since one may have been on its way before our call was served."""
@@ -39,9 +33,6 @@ STOP_OVERDUE = 30.0
 """Seconds after which the stop's own result is not waited for any more: two calls with their deadlines, and then some."""
 
 
-# COLLECTING -> STOPPING
-
-
 def persisted(turn: Turn, event: Persisted) -> None:
     """The intent is on disk, or could not be written. The stop is released here and nowhere else."""
     incident = turn.program.incident
@@ -49,7 +40,8 @@ def persisted(turn: Turn, event: Persisted) -> None:
     if turn.program.phase is not Phase.COLLECTING or event.step != "intent" or incident is None or not asked:
         return
     if event.error is not None:
-        _not_intended(turn, incident, event.error)
+        detail = "its intent could not be written to the journal; nothing was stopped"
+        unwritten(turn, turn.rule(incident.rule), event.error, detail)
         return
     incident = turn.set_incident(intent="written")
     if not _still_holds(turn, incident):
@@ -58,15 +50,6 @@ def persisted(turn: Turn, event: Persisted) -> None:
         turn.refuse("the last look changed while the intent was written")
         return
     _stop(turn, incident)
-
-
-def _not_intended(turn: Turn, incident: Incident, error: str) -> None:
-    rule = turn.rule(incident.rule)
-    cooldown = rule.limits.cooldown if rule else RETRIES[-1]
-    detail = "its intent could not be written to the journal; nothing was stopped"
-    turn.go(Phase.COOLDOWN, detail, "error", notice=True, error=error, again_s=cooldown)
-    turn.close(incident, "vetoed", f"{detail}: {error}")
-    turn.set(incident=None, until=turn.at + cooldown)
 
 
 def _still_holds(turn: Turn, incident: Incident) -> bool:
@@ -93,9 +76,6 @@ def _stop(turn: Turn, incident: Incident) -> None:
     turn.go(Phase.STOPPING, f"rule {incident.rule} holds in the last look", "warning", pid=incident.ident.pid)
     stop = StopProgram(turn.program.name, incident.id, incident.ident, transaction.started_at)
     turn.actions.append(stop)
-
-
-# STOPPING
 
 
 def stop_sent(turn: Turn, event: StopSent) -> None:
@@ -138,9 +118,9 @@ def stopping(turn: Turn, info: ProcessInfo | None) -> None:
             turn.set(restarting=replace(restarting, stop="unsure", answers=0))
         return
     if info is None:
-        _removed(turn)
+        removed(turn)
     elif info.pid != restarting.transaction.ident.pid:
-        _down(turn, restarting)
+        down(turn, restarting)
     elif info.state == "STOPPING":
         _escalate(turn, restarting)
     elif restarting.resumed or restarting.stop == "unsure":
@@ -198,7 +178,7 @@ def _main_state(turn: Turn, pid: int) -> str:
     return next((p.state for p in tree if p.pid == pid), "unknown")
 
 
-def _down(turn: Turn, restarting: Restarting) -> None:
+def down(turn: Turn, restarting: Restarting) -> None:
     """The main process is gone: what is left of its recorded tree goes, too, before anything is started."""
     if restarting.reap != "none":
         return
@@ -232,17 +212,16 @@ def reaped(turn: Turn, event: Reaped) -> None:
         turn.say("info", "survivors of the old process ended", pids=",".join(str(i.pid) for i in event.ended))
     turn.set(restarting=replace(restarting, reap="done"))
     if turn.program.phase is Phase.STOPPING:
-        _start(turn, "the old process is gone")
+        start(turn, "the old process is gone")
 
 
-def _removed(turn: Turn) -> None:
-    _finish(turn, Phase.WATCHING, "cleared", "supervisord has no such program any more; nothing is owed")
+def removed(turn: Turn) -> None:
+    """The program was removed from supervisord while we restarted it: nothing is left to start."""
+    finish(turn, Phase.WATCHING, "cleared", "supervisord has no such program any more; nothing is owed")
 
 
-# STARTING
-
-
-def _start(turn: Turn, why: str) -> None:
+def start(turn: Turn, why: str) -> None:
+    """Send a start. Never held back by anything."""
     restarting = turn.program.restarting
     assert restarting is not None
     fresh = replace(restarting, waited=0.0, polled=None, answers=0, start="asked", new_seen=False)
@@ -257,7 +236,7 @@ def start_sent(turn: Turn, event: StartSent) -> None:
     if restarting is None:
         return
     if event.gone:
-        _removed(turn)
+        removed(turn)
         return
     if event.error:
         turn.say("warning", "the start was not taken", why=event.error)
@@ -270,7 +249,7 @@ def starting(turn: Turn, info: ProcessInfo | None) -> None:
     assert restarting is not None
     restarting = _count_answer(turn, restarting)
     if info is None:
-        _removed(turn)
+        removed(turn)
     elif info.pid and info.pid != restarting.transaction.ident.pid:
         _new_pid(turn, restarting, info)
     elif restarting.start == "done" and restarting.answers >= SURE:
@@ -294,9 +273,9 @@ def _not_up(turn: Turn, restarting: Restarting, info: ProcessInfo) -> None:
     """The start was sent, supervisord has answered since, and there is no new process."""
     ran = restarting.new_seen or info.started_at > restarting.transaction.started_at
     if info.state == "STOPPED" and restarting.new_seen:
-        _finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
+        finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
     elif info.state == "FATAL" or (info.state == "EXITED" and ran):
-        _start_failed(turn, f"supervisord says {info.state} {info.spawnerr or info.description}".strip())
+        start_failed(turn, f"supervisord says {info.state} {info.spawnerr or info.description}".strip())
     elif info.state in ("STOPPED", "EXITED"):
         # A start during STOPPING is answered with True and does nothing (measured): send it once more.
         turn.set(restarting=replace(restarting, start="asked"))
@@ -308,10 +287,10 @@ def _start_overdue(turn: Turn) -> None:
     if turn.program.phase is Phase.STARTING and restarting is not None:
         within = restarting.transaction.start_within
         if restarting.waited >= within:
-            _start_failed(turn, f"not RUNNING within {within:g} s")
+            start_failed(turn, f"not RUNNING within {within:g} s")
 
 
-def _start_failed(turn: Turn, why: str) -> None:
+def start_failed(turn: Turn, why: str) -> None:
     """A start stays owed: tried again, ever more seldom, without a stop. Paged."""
     restarting = turn.program.restarting
     assert restarting is not None
@@ -336,58 +315,7 @@ def _settle(turn: Turn, outcome: Outcome, detail: str) -> None:
             turn.persist(turn.record(incident, outcome=outcome, detail=detail, action="restart"))
 
 
-# VERIFYING
-
-
-def verifying(turn: Turn) -> None:
-    """A look came in VERIFYING: does work go on?"""
-    restarting, look = turn.program.restarting, turn.look
-    assert restarting is not None
-    ours = look is not None and look.ident is not None and look.ident.pid == restarting.transaction.new_pid
-    if ours and _recovered(turn, restarting):
-        turn.mark("recovered")
-        _finish(turn, Phase.COOLDOWN, "recovered", "work goes on")
-        return
-    spent = look.looked if ours and look is not None else turn.at - restarting.verify_from
-    if spent >= restarting.transaction.verify_within:
-        why = f"no work within {restarting.transaction.verify_within:g} s of its start"
-        _finish(turn, Phase.COOLDOWN, "no_progress", why)
-
-
-def _recovered(turn: Turn, restarting: Restarting) -> bool:
-    """Progress moved, or the idle line came; without progress, the log grew in two looks well after the start."""
-    look = turn.look
-    assert look is not None
-    seen = look.observation
-    if seen.progress is not ABSENT and look.progress.changes > 0:
-        return True
-    if seen.idle_line and look.log.changes > 0:
-        return True
-    grown = seen.progress is ABSENT and look.log.changes > 0 and look.log.age == 0.0
-    if not grown or turn.at - restarting.verify_from < LOG_AFTER:
-        return False
-    turn.set(restarting=replace(restarting, grew=restarting.grew + 1))
-    return restarting.grew + 1 >= LOG_LOOKS
-
-
-def verify_answer(turn: Turn, info: ProcessInfo | None) -> None:
-    """supervisord answered while VERIFYING: the new process may have ended, by itself or by an operator."""
-    restarting = turn.program.restarting
-    assert restarting is not None
-    if info is None:
-        _removed(turn)
-    elif info.state == "STOPPED":
-        _finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
-    elif info.state in ("EXITED", "FATAL"):
-        _start_failed(turn, f"the new process ended: supervisord says {info.state} {info.description}".strip())
-    elif info.pid and info.pid != restarting.transaction.new_pid and info.state == "RUNNING":
-        transaction = replace(restarting.transaction, new_pid=info.pid)
-        turn.set(restarting=replace(restarting, transaction=transaction, grew=0))
-        turn.say("warning", "the new process was replaced by another", pid=info.pid)
-        turn.persist(transaction, step="started")
-
-
-def _finish(turn: Turn, phase: Phase, outcome: Outcome, why: str) -> None:
+def finish(turn: Turn, phase: Phase, outcome: Outcome, why: str) -> None:
     """The transaction ends: nothing is owed any more."""
     restarting, incident = turn.program.restarting, turn.program.incident
     assert restarting is not None
@@ -404,55 +332,8 @@ def _finish(turn: Turn, phase: Phase, outcome: Outcome, why: str) -> None:
     turn.set(incident=None, restarting=None, until=until)
 
 
-# COOLDOWN, GIVEN_UP
-
-
-def cooldown(turn: Turn) -> None:
-    """Time passed in COOLDOWN or GIVEN_UP. With a start owed, only its success ends it."""
-    program = turn.program
-    if program.restarting is None and turn.at >= program.until:
-        over = "the cooldown is over" if program.phase is Phase.COOLDOWN else "given up for long enough: watched again"
-        turn.go(Phase.WATCHING, over)
-
-
-def cooldown_answer(turn: Turn, info: ProcessInfo | None) -> None:
-    """supervisord answered in COOLDOWN with a start owed."""
-    restarting = turn.program.restarting
-    if restarting is None:
-        return
-    old = restarting.transaction.ident.pid
-    if info is None:
-        _removed(turn)
-    elif info.pid == old:
-        return  # unkillable, and still there
-    elif restarting.reap == "none":
-        _down(turn, restarting)
-    elif info.pid and info.state == "RUNNING":
-        _adopt(turn, restarting, "a new process is RUNNING")
-    elif info.state == "STOPPED" and restarting.new_seen:
-        _finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
-    elif restarting.reap == "done" and turn.at >= restarting.start_at and not turn.paused and not info.pid:
-        _start(turn, "a start is owed")
-
-
-def _adopt(turn: Turn, restarting: Restarting, why: str) -> None:
-    """A new process runs already, by another hand: nothing to start; STARTING sees that in this very answer."""
-    turn.set(restarting=replace(restarting, waited=0.0, polled=None, answers=0, start="done"))
-    turn.go(Phase.STARTING, why)
-
-
 def _mine(turn: Turn, incident: str, phase: Phase) -> Restarting | None:
     restarting = turn.program.restarting
     if restarting is None or turn.program.phase is not phase or restarting.transaction.incident != incident:
         return None
     return restarting
-
-
-def owes_start(program: Program) -> bool:
-    """A start is owed to this program, or its stop is under way."""
-    return program.restarting is not None and program.phase in (Phase.STOPPING, Phase.STARTING, Phase.COOLDOWN)
-
-
-def under_way(program: Program) -> bool:
-    """Between our stop and our start: the time in which nothing but us would bring it up again."""
-    return program.phase in (Phase.STOPPING, Phase.STARTING)

@@ -10,8 +10,6 @@ each process, for only smaps could tell them apart, and it takes mmap_lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from watchdog.model.observation import NO_GAUGES, Gauges, ProcessSample
 from watchdog.procstat import DEAD
 
@@ -21,17 +19,17 @@ def gauges_of(tree: tuple[ProcessSample, ...], since: float | None = None) -> Ga
     living = [sample for sample in tree if sample.state not in DEAD]
     if not living:
         return NO_GAUGES
-    anon = _sum(sample.anon for sample in living)
-    file = _sum(sample.file for sample in living)
+    anon = _sum([sample.anon for sample in living])
+    file = _sum([sample.file for sample in living])
     shared = [sample.shmem for sample in living]
     shmem = None if None in shared else max(size for size in shared if size is not None)
     return Gauges(
         rss=None if anon is None or file is None or shmem is None else anon + file + shmem,
         anon=anon,
         shmem=shmem,
-        fds=_sum(sample.fds for sample in living),
+        fds=_sum([sample.fds for sample in living]),
         fds_ratio=max((s.fds / s.fd_limit for s in living if s.fds is not None and s.fd_limit), default=None),
-        threads=_sum(sample.threads for sample in living),
+        threads=_sum([sample.threads for sample in living]),
         processes=len(living),
         cpu=_cpu(tree, since),
     )
@@ -49,10 +47,6 @@ def _cpu(tree: tuple[ProcessSample, ...], since: float | None) -> float | None:
     return sum(sample.cpu_s / since if sample.cores is None else sample.cores for sample in tree)
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -179,27 +179,29 @@ def _real_or_none(packed: float) -> float | None:
     return None if math.isnan(packed) else packed
 
 
-def _packed(at: float, seen: Observation) -> tuple[float, ...]:
-    ident = seen.ident
+def _packed(at: float, seen: Observation) -> list[float]:
+    gauges, ident = seen.gauges, seen.ident
     states = {sample.state for sample in seen.tree}
-    return (
-        at,
-        *((_NONE, _NONE) if ident is None else ident),
-        _whole(seen.log),
-        _whole(seen.progress),
-        _whole(seen.progress_count),
-        _whole(seen.progress_total),
+    whole = (
+        *((None, None) if ident is None else ident),
+        seen.log,
+        seen.progress,
+        seen.progress_count,
+        seen.progress_total,
         _SAYS.index(seen.says),
-        _whole(seen.in_flight),
+        seen.in_flight,
         _MAYBE.index(seen.idle_line),
         _MAYBE.index(seen.progress_after_idle),
-        sum(1 << number for number, letter in enumerate(_STATES) if letter in states),
-        *(_whole(getattr(seen.gauges, name)) for name in _WHOLE_GAUGES),
-        _real(seen.gauges.fds_ratio),
-        _real(seen.gauges.cpu),
-        _real(seen.cpu_seconds),
-        *map(_whole, seen.matches.values()),
+        sum([1 << _STATES.find(letter) for letter in states if letter in _STATES]),
+        *(gauges.rss, gauges.anon, gauges.shmem, gauges.fds, gauges.threads, gauges.processes),
     )
+    real = (gauges.fds_ratio, gauges.cpu, seen.cpu_seconds)
+    return [
+        at,
+        *[_NONE if n is None else _ABSENT if n is ABSENT else n for n in whole],
+        *[math.nan if n is None else n for n in real],
+        *[_NONE if n is None else _ABSENT if n is ABSENT else n for n in seen.matches.values()],
+    ]
 
 
 def _packed_process(at: float, sample: ProcessSample) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from watchdog.childread import reap
 from watchdog.look.files import Files
@@ -17,6 +18,9 @@ from watchdog.look.progress import FileSeen, ProgressFile, path_of
 from watchdog.model.observation import ABSENT, Identity, MatchKey, Observation, ProcessInfo, ProcessSample, Reading
 from watchdog.model.rule import Policy, Ruleset
 from watchdog.procfs import Procfs, identity_of, seconds_since_start
+
+LINKS_FOR: Final = 60.0
+"""Seconds for which it is believed where the logs' links lead, and which programs share one; asking costs 70 us a program."""
 
 _NO_PLACES = Places({}, shared=False)
 
@@ -45,6 +49,8 @@ class Looker:
         self._wall = wall
         self._watches: dict[str, _Watch] = {}
         self._places: dict[str, Places] = {}
+        self._told: tuple[Ruleset, dict[str, tuple[str, str]]] | None = None
+        self._told_at = 0.0
         self._gone = False
 
     def close(self) -> None:
@@ -57,10 +63,14 @@ class Looker:
     def set_programs(self, infos: Mapping[str, ProcessInfo], ruleset: Ruleset) -> None:
         """All programs that supervisord has, whenever it answered or the configuration changed; others are forgotten."""
         reap()
-        self._files.refresh()
-        self._places = places_of_all(infos, ruleset, self._files)
         for program in self._watches.keys() - infos.keys():
             self.forget(program)
+        told = (ruleset, {program: (info.stdout_logfile, info.stderr_logfile) for program, info in infos.items()})
+        now = time.monotonic()
+        if told != self._told or now - self._told_at >= LINKS_FOR:
+            self._told, self._told_at = told, now
+            self._files.refresh()
+            self._places = places_of_all(infos, ruleset, self._files)
 
     def forget(self, program: str) -> None:
         """Close what is kept for this program."""

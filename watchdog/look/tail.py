@@ -37,6 +37,9 @@ class Growth(NamedTuple):
     trouble: str | None = None
 
 
+_QUIET: Final = Growth("there")
+
+
 class LogTail:
     """One log, from where it ends at the first look; from its start when it is created later."""
 
@@ -130,11 +133,11 @@ class LogTail:
         """What the open file grew by, whatever its name is now."""
         assert self._file is not None
         seen = self._file.fstat()
-        return Growth("there") if isinstance(seen, ReadFailure) else self._advance(seen.size, read)
+        return _QUIET if isinstance(seen, ReadFailure) else self._advance(seen.size, read)
 
     def _advance(self, size: int, read: bool) -> Growth:
         if size == self._offset:
-            return Growth("there")
+            return _QUIET
         if size < self._offset:
             self._restart(0)
             return self._rebase(size, read)
@@ -150,7 +153,7 @@ class LogTail:
         """Take in everything up to `size`, as no growth."""
         if not read:
             self._restart(size)
-            return Growth("there")
+            return _QUIET
         if size - self._offset > MOST_A_LOOK:
             self._restart(size - MOST_A_LOOK)
             self._skipping = True

@@ -1,0 +1,188 @@
+"""COLLECTING: sealed evidence, the last look, the budgets, and the intent to restart. Pure.
+
+Nothing here stops anything; once the intent is on disk, judge/restart.py takes over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from watchdog.judge import budget
+from watchdog.judge.confirm import GRACE
+from watchdog.judge.incident import VETO_MOST, cleared, veto
+from watchdog.judge.turn import OPERATOR, Turn
+from watchdog.model.event import BundleSealed
+from watchdog.model.record import GivenUpRecord, RestartRecord
+from watchdog.model.rule import Level, Rule
+from watchdog.model.world import Incident, Phase, RestartEntry, Status, Transaction
+
+UNSURE_LOOK = 60.0
+"""Seconds for which the last look may stay unknown."""
+
+LOOKS_AFTER_RETURN = 2
+"""Looks after supervisord's return before anything is stopped."""
+
+
+def bundle_sealed(turn: Turn, event: BundleSealed) -> None:
+    """The evidence is on disk, or could not be written: then nothing is stopped."""
+    incident = turn.program.incident
+    if (
+        turn.program.phase is not Phase.COLLECTING
+        or incident is None
+        or incident.id != event.incident
+        or incident.sealed
+    ):
+        return
+    rule = turn.rule(incident.rule)
+    incident = turn.set_incident(sealed=event.sealed)
+    turn.mark("sealed")
+    if event.sealed.error:
+        turn.say("error", "the archive could not be written", why=event.sealed.error, fallback=event.sealed.fallback)
+    if not event.sealed.exists:
+        unwritten(turn, rule, event.sealed.error or "unknown", "its evidence could not be written; nothing was stopped")
+    elif incident.level is Level.RESTART and rule is not None:
+        turn.say("info", "evidence sealed", bundle=event.sealed.bundle or event.sealed.fallback)
+    else:
+        _report(turn, "")
+
+
+def unwritten(turn: Turn, rule: Rule | None, error: str, detail: str) -> None:
+    """Neither evidence nor intent: leave it, say so, and try again after the cooldown."""
+    incident = turn.program.incident
+    assert incident is not None
+    cooldown = rule.limits.cooldown if rule else VETO_MOST
+    turn.go(Phase.COOLDOWN, detail, "error", notice=True, error=error, again_s=cooldown)
+    turn.close(incident, "vetoed", f"{detail}: {error}")
+    turn.set(incident=None, until=turn.at + cooldown)
+
+
+def _report(turn: Turn, why: str) -> None:
+    """Reported. A wedge latches, one stall being one incident; an unknown verdict is filed once and confirmed anew."""
+    incident = turn.program.incident
+    assert incident is not None and incident.diagnosis is not None
+    would = f"would have done: {incident.would}" if incident.would > incident.level else "reported"
+    if incident.diagnosis.verdict == "unknown" and incident.rule != OPERATOR and not why:
+        turn.set_incident(filed=True)
+        veto(turn, f"the verdict is unknown; {would}")
+        return
+    told = incident.rule != OPERATOR
+    turn.go(
+        Phase.WATCHING,
+        why or would,
+        "warning" if told else "info",
+        notice=told,
+        outcome="reported",
+        verdict=incident.diagnosis.verdict,
+        kind=incident.diagnosis.kind,
+        bundle=incident.sealed.bundle or incident.sealed.fallback if incident.sealed else None,
+    )
+    turn.close(incident, "reported", why or would)
+    turn.set(incident=None, reported=(*turn.program.reported, incident.rule) if told else turn.program.reported)
+
+
+def collecting(turn: Turn) -> None:
+    """A look came in COLLECTING: the last look, and what it still has to wait for."""
+    incident = turn.program.incident
+    assert incident is not None
+    rule = turn.rule(incident.rule)
+    if rule is None:
+        cleared(turn, "the rule is not asked for this program any more")
+        return
+    status = turn.status(incident.rule)
+    if status in (Status.CLEAR, Status.ABSENT):
+        cleared(turn, "work went on before anything was stopped")
+        return
+    if incident.sealed is None:
+        if turn.at - turn.program.since > rule.collect_within + GRACE:
+            unwritten(turn, rule, "no answer", "its evidence was not sealed in time; nothing was stopped")
+        return
+    if status is Status.UNKNOWN:
+        since = incident.unknown_since if incident.unknown_since is not None else turn.at
+        turn.set_incident(unknown_since=since)
+        if turn.at - since >= UNSURE_LOOK:
+            veto(turn, "the last look stayed unknown")
+        return
+    turn.set_incident(unknown_since=None)
+    if incident.intent == "none":
+        _wait_or_intend(turn, rule, incident)
+
+
+def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
+    limits, at, host = turn.rules.limits, turn.at, turn.host
+    span = limits.common_cause.within
+    outside = incident.diagnosis is None or incident.diagnosis.cause != "inside"
+    confirmed = incident.confirmed if incident.confirmed is not None else at
+    if outside and _suspects(turn, confirmed):
+        _report(turn, "a common cause is suspected: several programs stalled within a minute; nothing was restarted")
+        return
+    own = budget.rule_free_at(rule, incident.program, host.restarts, at)
+    if own > at:
+        _give_up(turn, rule)
+        return
+    waits = (
+        (outside and at < confirmed + span, "for other programs that may share the cause"),
+        (budget.cooled_at(rule, incident.program, host.restarts) > at, "for the cooldown of the last restart"),
+        (budget.host_free_at(limits, host.restarts, at) > at, "for the host's budget of restarts"),
+        (not may_stop(turn), "for supervisord to answer, and for two looks after that"),
+        (host.terminating, "for nothing: the watchdog is ending"),
+        (budget.slots_taken(turn.others) >= limits.restarts_at_once, "for the restart slot"),
+    )
+    waiting = next((text for so, text in waits if so), "")
+    if waiting:
+        turn.set_incident(waiting=waiting)
+        turn.refuse(f"waits {waiting}")
+        return
+    intend(turn, rule, incident)
+
+
+def _suspects(turn: Turn, confirmed: float) -> frozenset[str]:
+    watched = [
+        p for p in turn.others if p.info is not None and p.info.pid and turn.rules.policy_for(p.name) is not None
+    ]
+    named = budget.suspect(turn.host.confirm_ends, confirmed, len(watched), turn.rules.limits)
+    return named if turn.program.name in named else frozenset()
+
+
+def may_stop(turn: Turn) -> bool:
+    """supervisord answers, and has for two looks."""
+    return turn.host.supervisor_up is True and turn.look is not None and turn.look.looks >= LOOKS_AFTER_RETURN
+
+
+def _give_up(turn: Turn, rule: Rule) -> None:
+    """The rule's own budget is spent: restarting does not help this program. Loudly, and not for ever."""
+    incident = turn.program.incident
+    assert incident is not None
+    retry = turn.rules.limits.retry
+    why = f"{rule.limits.restarts} restarts in {rule.limits.per:g} s did not help"
+    turn.go(Phase.GIVEN_UP, why, "error", notice=True, rule=rule.name, again_s=retry)
+    turn.close(incident, "reported", f"given up: {why}")
+    turn.set(incident=None, until=turn.at + retry)
+    turn.persist(GivenUpRecord(turn.program.name, turn.wall + retry))
+
+
+def intend(turn: Turn, rule: Rule, incident: Incident) -> None:
+    """Write down what is about to be done. It counts in the budgets from here, and holds the slot."""
+    info, look = turn.program.info, turn.look
+    assert info is not None and look is not None
+    transaction = Transaction(
+        incident=incident.id,
+        program=incident.program,
+        rule=incident.rule,
+        group=incident.group,
+        ident=incident.ident,
+        boot_id=turn.host.boot_id,
+        tree=tuple(p.identity for p in look.observation.tree) or (incident.ident,),
+        step="intent",
+        opened_wall=incident.opened_wall,
+        started_at=info.started_at,
+        stop_within=rule.stop.within,
+        start_within=rule.start_within + info.startsecs,
+        verify_within=rule.verify_within,
+        cooldown=rule.limits.cooldown,
+        orphans=rule.stop.orphans,
+    )
+    entry = RestartEntry(incident.id, incident.program, incident.rule, turn.at)
+    turn.host = replace(turn.host, restarts=(*turn.host.restarts, entry))
+    counted = RestartRecord(incident.id, incident.program, incident.rule, turn.wall, turn.at, turn.host.boot_id)
+    turn.set_incident(intent="asked", transaction=transaction, waiting="for its intent to be on disk")
+    turn.persist(turn.record(incident), counted, transaction, step="intent")
