@@ -195,7 +195,7 @@ class Supervisord:
         warden = Path(__file__).with_name("warden.py")
         command = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(self.config)]
         return subprocess.Popen(
-            [sys.executable, "-I", str(warden), str(self.directory / "supervisord.out"), *command],
+            [sys.executable, "-I", str(warden), str(self.directory), str(self.directory / "supervisord.out"), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

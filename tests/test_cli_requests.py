@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Taker:
         self.root = root
         self.taken: list[dict[str, object]] = []
         self.record: IncidentRecord | None = None
+        self.on_request: Callable[[], object] = bool
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -47,6 +48,7 @@ class Taker:
             for path in sorted((self.root / "runtime" / "requests").glob("[!.]*.json")):
                 self.taken.append(json.loads(path.read_text()))
                 path.unlink()
+                self.on_request()
                 if self.record is not None:
                     Journal(self.root / "state").append([replace(self.record, bundle=None, outcome=None), self.record])
 
@@ -185,6 +187,14 @@ def test_collect_gives_up_waiting(root: Path, taker: Taker, monkeypatch: pytest.
     monkeypatch.setattr("watchdog.cli.collect.WITHIN", 0.3)
     result = invoke(root, "collect", "gpu:one", "--wait")
     assert result.exit_code == 1 and "no bundle within" in result.stderr
+
+
+def test_collect_notices_that_the_daemon_ended(root: Path, taker: Taker) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as daemon:
+        write_snapshot(root, pid=daemon.pid)
+        taker.on_request = daemon.kill
+        result = invoke(root, "collect", "gpu:one", "--wait")
+    assert result.exit_code == 3 and f"the daemon (pid {daemon.pid}) ended" in result.stderr
 
 
 def test_collect_of_a_program_that_is_busy_or_down_is_refused(root: Path, taker: Taker) -> None:

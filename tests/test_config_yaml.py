@@ -12,7 +12,10 @@ from watchdog.yamlfile import MAX_DEPTH, Document, parse_document
 
 
 def parse(text: str) -> Document:
-    return parse_document("f.yaml", text.encode())
+    document = parse_document("f.yaml", text.encode())
+    if document.problems:
+        raise ConfigError(document.problems)
+    return document
 
 
 def refused(text: str) -> str:

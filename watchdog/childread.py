@@ -191,9 +191,9 @@ class MountReader:
     """
 
     def __init__(self, mount: str, within: float = 0.5) -> None:
-        """`within`: seconds for each request."""
         self._mount = mount
-        self._within = within
+        self.within = within
+        """Seconds for each request."""
         self._child: _Child | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
         self._generation = 0
@@ -236,24 +236,27 @@ class MountReader:
         child = self._ready(path)
         if isinstance(child, ReadFailure):
             return child
-        answer = child.ask(op, path, self._within, handle=handle, offset=offset, limit=limit)
-        if isinstance(answer, ReadFailure) and (answer.why == "timed out" or child.process.poll() is not None):
-            self._give_up(child)
-        elif not isinstance(answer, ReadFailure):
+        answer = child.ask(op, path, self.within, handle=handle, offset=offset, limit=limit)
+        if not isinstance(answer, ReadFailure):
             self._pause = BACK_OFF[0]
+        elif answer.why == "timed out" or child.process.poll() is not None:
+            self._give_up(child)
+            return self._silent(path)
         return answer
+
+    def _silent(self, path: str) -> ReadFailure:
+        """The same words until it answers, so that they are said once."""
+        return ReadFailure("timed out", f"{path}: {self._mount} does not answer; it is tried again now and then")
 
     def _ready(self, path: str) -> _Child | ReadFailure:
         """The child, started if one may be."""
         if self._child is not None:
             return self._child
         if self._stuck is not None and self._stuck.poll() is None:
-            return ReadFailure(
-                "timed out", f"{path}: {self._mount} does not answer, and a read of it is stuck in the kernel"
-            )
+            return self._silent(path)
         self._stuck = None
         if time.monotonic() < self._again:
-            return ReadFailure("timed out", f"{path}: {self._mount} did not answer; it is tried again later")
+            return self._silent(path)
         child = _start(path)
         if isinstance(child, _Child):
             self._child = child

@@ -66,6 +66,10 @@ class ProcFile:
             else:
                 allowance.kept += 1
 
+    @property
+    def kept(self) -> bool:
+        return self._descriptor >= 0
+
     def read(self) -> bytes:
         """Raises OSError."""
         return _pread(self._descriptor) if self._descriptor >= 0 else read_whole(self.path)

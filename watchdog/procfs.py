@@ -2,7 +2,8 @@
 
 `Procfs` keeps descriptors: a kept one costs 3 us (stat) and 7 us (status) a read, and can never read another process after its pid
 was reused (ESRCH). The functions below are for one question now and then; any thread may ask. In both, None is "could not be read",
-and a process that vanished is not there. Sizes are bytes, times seconds, starttime clock ticks since boot.
+and a process that vanished is not there; where that cannot be told, for want of descriptors or memory, OSError is raised. Sizes are
+bytes, times seconds, starttime clock ticks since boot. Children need CONFIG_PROC_CHILDREN, which every distribution has.
 """
 
 # os, not Path: its calls take descriptors, and cost a third.
@@ -19,15 +20,31 @@ from typing import Final, NamedTuple
 from watchdog.model.observation import Identity, ProcessSample
 from watchdog.procfile import Allowance, ProcFile, read_whole
 from watchdog.procfile import raise_descriptor_limit as raise_descriptor_limit
-from watchdog.procstat import CLOCK_TICK, DEAD, Stat, parse_fd_limit, parse_memory, parse_stat, parse_tracer
+from watchdog.procstat import (
+    CLOCK_TICK,
+    DEAD,
+    UNKNOWN_MEMORY,
+    Memory,
+    Stat,
+    parse_fd_limit,
+    parse_memory,
+    parse_stat,
+    parse_tracer,
+)
 
 PROC: Final = Path("/proc")
 
+MEMORY_FOR: Final = 30.0
+"""Seconds after which status is read although the resident pages, which stat tells, are as many as before: it costs half of a look,
+and a process that waits changes nothing. Until then a change of kind alone, page for page, is not seen."""
 LIMIT_FOR: Final = 60.0
 """Seconds for which a soft limit is believed: few programs change it, and reading it costs 12 us."""
 THREADS_FOR: Final = 30.0
 """Seconds after which the children of every thread are looked for again, 6 us a thread; those of the main thread, and of threads
 that were seen to have any, are read at every look, and all are when the number of threads changes."""
+
+
+_GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 
 
 class ThreadState(NamedTuple):
@@ -54,6 +71,9 @@ class _Kept:
         "fd_directory",
         "limit",
         "limit_at",
+        "memory",
+        "memory_at",
+        "pages",
         "starttime",
         "stat",
         "status",
@@ -83,6 +103,9 @@ class _Kept:
         self.cores: float | None = None
         self.limit: int | None = None
         self.limit_at = -LIMIT_FOR
+        self.memory: Memory = UNKNOWN_MEMORY
+        self.memory_at = -MEMORY_FOR
+        self.pages = -1
         self.threads: int | None = None
         self.threads_at = -THREADS_FOR
 
@@ -110,7 +133,7 @@ class Procfs:
         self._trees.clear()
 
     def sample(self, pid: int, at: float | None = None) -> ProcessSample | None:
-        """One process now; None: gone. `at`: CLOCK_MONOTONIC seconds, for the cores used since the last sample."""
+        """One process now; None: gone. `at`: CLOCK_MONOTONIC seconds, for the cores used since the last sample. Raises OSError."""
         at = time.monotonic() if at is None else at
         kept = self._keep(pid)
         if kept is None:
@@ -121,7 +144,10 @@ class Procfs:
         return found
 
     def tree(self, main: Identity, at: float | None = None) -> tuple[ProcessSample, ...]:
-        """`main`, then its descendants; empty: gone, or another process has its pid now. What left the tree is let go of."""
+        """`main`, then its descendants; empty: gone, or another process has its pid now. What left the tree is let go of.
+
+        Raises OSError where it cannot be told.
+        """
         at = time.monotonic() if at is None else at
         root = self.sample(main.pid, at)
         found = [] if root is None or root.starttime != main.starttime else [root]
@@ -129,7 +155,7 @@ class Procfs:
         for sample in found:  # grows while it is walked
             for pid in self._children(sample, at):
                 child = self.sample(pid, at) if pid not in seen else None
-                if child is not None:
+                if child is not None and child.ppid == sample.pid:  # else it ended, and another has its pid
                     seen.add(pid)
                     found.append(child)
         self._let_go(main, frozenset(seen))
@@ -158,24 +184,27 @@ class Procfs:
         if kept is None:
             try:
                 kept = self._kept[pid] = _Kept(f"{self._root}/{pid}", self._allowance)
-            except (OSError, ValueError):
+            except (*_GONE, ValueError):
                 return None
         return kept
 
     def _look(self, pid: int, kept: _Kept, at: float) -> ProcessSample | None:
-        """stat comes last: it tells that all that was read before was of this process, whose pid may be reused at any moment."""
+        """stat comes after what is found by path: it tells that this was of the same process, for pids are reused at any moment."""
         fds = self._count_fds(kept)
         if at - kept.limit_at >= LIMIT_FOR:
             kept.limit, kept.limit_at = _soft_limit(kept.directory), at
         try:
-            memory = parse_memory(kept.status.read())
+            memory = kept.memory if kept.status.kept else parse_memory(kept.status.read())
             stat = parse_stat(kept.stat.read())
-        except (OSError, ValueError):
+            if kept.status.kept and (stat.pages != kept.pages or at - kept.memory_at >= MEMORY_FOR):
+                memory = kept.memory = parse_memory(kept.status.read())
+                kept.pages, kept.memory_at = stat.pages, at
+        except (*_GONE, ValueError):
             return None
         if stat.starttime != kept.starttime:
             return None  # opened on demand, and reused
-        cores = _cores(kept, stat, at)
-        dead = stat.state in DEAD
+        if stat.state in DEAD:
+            memory, fds = UNKNOWN_MEMORY, None
         return ProcessSample(
             pid,
             stat.starttime,
@@ -183,11 +212,11 @@ class Procfs:
             stat.comm,
             stat.state,
             stat.cpu_s,
-            cores,
-            *((None,) * 4 if dead else memory),
-            None if dead else fds,
-            None if dead else kept.limit,
-            None if dead else stat.threads,
+            _cores(kept, stat, at),
+            *memory,
+            fds,
+            None if stat.state in DEAD else kept.limit,
+            stat.threads,
         )
 
     def _count_fds(self, kept: _Kept) -> int | None:
@@ -211,7 +240,7 @@ class Procfs:
         for tid, file in list(kept.children.items()):
             try:
                 pids.extend(map(int, file.read().split()))
-            except OSError:
+            except _GONE:
                 file.close()  # the thread ended; its children are another thread's now
                 del kept.children[tid]
                 kept.threads = None
@@ -224,19 +253,26 @@ def _find_parents(kept: _Kept, parent: ProcessSample) -> None:
     main = str(parent.pid)
     try:
         tids = [main] if parent.threads == 1 else os.listdir(tasks)
-    except OSError:
+    except _GONE:
         return
     for tid in tids:
         if tid in kept.children:
             continue
         try:
             file = ProcFile(f"{tasks}/{tid}/children", kept.allowance)
-            if tid == main or file.read():
-                kept.children[tid] = file
-            else:
-                file.close()
-        except OSError:
+        except _GONE:
             continue  # ended meanwhile
+        if tid == main or _has_children(file):
+            kept.children[tid] = file
+        else:
+            file.close()
+
+
+def _has_children(file: ProcFile) -> bool:
+    try:
+        return bool(file.read())
+    except OSError:
+        return False
 
 
 def _cores(kept: _Kept, stat: Stat, at: float) -> float | None:
@@ -264,7 +300,7 @@ def _fd_size_counts(root: str) -> bool:
 
 
 def identity_of(pid: int, root: Path = PROC) -> Identity | None:
-    """Who has this pid now; None: nobody."""
+    """Who has this pid now; None: nobody (that one may see). Raises OSError where it cannot be told."""
     stat = _stat(f"{root}/{pid}")
     return None if stat is None else Identity(pid, stat.starttime)
 
@@ -331,7 +367,7 @@ def _wchan(path: str) -> str | None:
 def _stat(directory: str) -> Stat | None:
     try:
         return parse_stat(read_whole(f"{directory}/stat"))
-    except (OSError, ValueError):
+    except (*_GONE, PermissionError, ValueError):
         return None
 
 

@@ -32,13 +32,15 @@ class Stat(NamedTuple):
     threads: int
     starttime: int
     """Clock ticks since boot."""
+    pages: int
+    """Resident; the sum of what status tells apart."""
 
 
 def parse_stat(data: bytes) -> Stat:
     """The content of a `stat`. Raises ValueError where it is not one."""
     opened, closed = data.find(b"("), data.rfind(b")")
-    rest = data[closed + 2 :].split(None, 20)  # of 50 fields, the first 20 matter
-    if opened < 0 or len(rest) < 20:
+    rest = data[closed + 2 :].split(None, 22)  # of 50 fields, the first 22 matter
+    if opened < 0 or len(rest) < 22:
         raise ValueError(f"not the content of /proc/PID/stat: {data[:60]!r}")
     return Stat(
         data[opened + 1 : closed].decode("utf-8", "replace"),
@@ -47,14 +49,20 @@ def parse_stat(data: bytes) -> Stat:
         (int(rest[11]) + int(rest[12])) / CLOCK_TICK,
         int(rest[17]),
         int(rest[19]),
+        int(rest[21]),
     )
 
 
-def parse_memory(status: bytes) -> tuple[int | None, int | None, int | None, int | None]:
-    """rss, anon, file and shmem in bytes; all None for zombies and kernel threads, which have no memory of their own."""
+Memory = tuple[int | None, int | None, int | None, int | None]
+"""rss, anon, file and shmem in bytes."""
+UNKNOWN_MEMORY: Final[Memory] = (None, None, None, None)
+
+
+def parse_memory(status: bytes) -> Memory:
+    """The memory of a `status`; unknown for zombies and kernel threads, which have none of their own."""
     found = _MEMORY.search(status)
     if found is None:
-        return None, None, None, None
+        return UNKNOWN_MEMORY
     rss, anon, file, shmem = found.groups()
     return int(rss) << 10, int(anon) << 10, int(file) << 10, int(shmem) << 10
 

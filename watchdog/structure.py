@@ -81,15 +81,22 @@ class Schema:
         return lambda value: self._converter.structure(value, cls)
 
     def read(self, document: Document, cls: type[T]) -> T:
-        """The document's value as `cls`. Raises ConfigError with every problem."""
+        """The document's value as `cls`. Raises ConfigError with every problem, of its YAML and of its shape."""
         data = {} if document.data is None else document.data  # a file of nothing but comments
         try:
-            return self._converter.structure(data, cls)
+            made = self._converter.structure(data, cls)
         except (Invalid, BaseValidationError) as error:
-            raise ConfigError(
-                Problem(document.file, document.line(where), spell(where), one.found, one.allowed, one.hint)
-                for where, one in self._flatten(error, ())
-            ) from error
+            raise ConfigError([*document.problems, *self._problems(document, error)]) from error
+        if document.problems:
+            raise ConfigError(document.problems)
+        return made
+
+    def _problems(self, document: Document, error: Exception) -> Iterator[Problem]:
+        """A place that could not be read as YAML is told of once: its shape was never seen."""
+        told = {problem.path for problem in document.problems}
+        for where, one in self._flatten(error, ()):
+            if spell(where) not in told:
+                yield Problem(document.file, document.line(where), spell(where), one.found, one.allowed, one.hint)
 
     def _flatten(self, error: Exception, where: Where) -> Iterator[tuple[Where, Invalid]]:
         """Each mistake with its place, out of the tree of groups that cattrs raises."""

@@ -37,6 +37,8 @@ class Document:
     data: object
     """dict with str keys, list, str, int, float, bool or None; None for an empty file."""
     lines: Mapping[Where, int]
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with single places; what they would say is left out of `data`, and the rest can still be judged."""
 
     def line(self, where: Where) -> int | None:
         """The line of a place; of the nearest place around it where it has none of its own (a missing key)."""
@@ -74,19 +76,17 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_document(file: str, content: bytes) -> Document:
-    """`content` as a Document that calls itself `file`. Raises ConfigError with every problem found."""
+    """`content` as a Document that calls itself `file`. Raises ConfigError where nothing of it can be judged."""
     text = _decode(file, content)
     node = _compose(file, text)
     builder = _Builder(file)
     data = None if node is None else builder.value(node, ())
-    if builder.problems:
-        raise ConfigError(builder.problems)
-    return Document(file, data, MappingProxyType({(): 1, **builder.lines}))
+    return Document(file, data, MappingProxyType({(): 1, **builder.lines}), tuple(builder.problems))
 
 
 def _decode(file: str, content: bytes) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         found = f"the byte 0x{content[error.start]:02x}, which is not UTF-8"

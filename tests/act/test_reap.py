@@ -47,9 +47,8 @@ def spawn() -> Iterator[Spawn]:
 
     yield start
     for process in started:
-        with process:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        with process, contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def ident_of(process: subprocess.Popen[str]) -> Identity:
@@ -110,7 +109,7 @@ def test_what_is_gone_or_a_zombie_is_ended(spawn: Spawn) -> None:
     gone.wait()
     zombie.kill()
     while state_of(zombie.pid) != "Z":
-        pass
+        time.sleep(0.01)
     began = time.monotonic()
     assert reap(tree, BOOT, "end") == (tree, (), "")
     assert time.monotonic() - began < TERM_FOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import xmlrpc.client
 from collections.abc import Iterator
 from typing import Any
@@ -93,7 +94,7 @@ def test_kill_ends_what_ignores_the_stop(host: Supervisord) -> None:
     program = "stubborn:stubborn"
     ident, started_at = running(host, program)
     while "ready" not in host.log("stubborn").read_text():
-        pass
+        time.sleep(0.01)
     assert stop(host.rpc, program, ident, started_at, starttime_of).result == "sent"
     assert host.info(program).state == "STOPPING"
     result, detail = stop(host.rpc, program, ident, started_at, starttime_of)

@@ -138,12 +138,12 @@ def test_it_is_over_at_once_when_the_restart_failed(bundle: Path) -> None:
 def test_all_conditions_hold_when_all_went_well(bundle: Path) -> None:
     story = told(bundle)
     assert failed(conditions(story)) == []
-    facts = gather(story, 26.04, None, Path("/somewhere"))
+    facts = gather(story, 26.04, None, False, Path("/somewhere"))
     assert (facts["ok"], facts["seconds"], facts["bundle"], facts["kept"]) == (True, 26.0, str(bundle), "/somewhere")
     assert facts["programs"][WEDGED] == {"pids": [14, 24], "batches": 12, "lives": 2, "suspected": True}
     assert facts["steps"][0]["program"] is None
     assert facts["incidents"][0]["outcome"] == "recovered"
-    assert "watchdog diagnose" in ending(facts)
+    assert f"diagnose {bundle}" in ending(facts)
     bare = without_folder(facts)
     assert (bare["bundle"], bare["kept"]) == (None, None)
     assert "--keep DIR" in ending(bare)
@@ -190,8 +190,11 @@ def test_a_slow_worker_that_was_never_suspected_shows_nothing(bundle: Path) -> N
 
 
 def test_a_demo_that_ended_early_failed(bundle: Path) -> None:
-    facts = gather(told(bundle), 12.0, "interrupted by SIGTERM", Path("/somewhere"))
+    facts = gather(told(bundle), 12.0, "interrupted by SIGTERM", True, Path("/somewhere"))
     assert not facts["ok"]
     assert "interrupted by SIGTERM" in ending(facts)
-    empty = gather(Story(), 0.4, "watchdog run ended by itself", Path("/somewhere"))
+    assert "FAILED" not in ending(facts)
+    empty = gather(Story(), 0.4, "watchdog run ended by itself", False, Path("/somewhere"))
     assert not any(condition["holds"] for condition in empty["conditions"])
+    assert "watchdog run ended by itself" in ending(empty)
+    assert ending(empty).count("FAILED") == len(empty["conditions"])

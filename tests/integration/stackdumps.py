@@ -19,17 +19,20 @@ import psutil
 from watchdog.judge.stacks import ThreadKey, evidence_to, moved, threads_from_json
 from watchdog.model.evidence import Dump, Evidence, ProcessStacks, ThreadStack
 
-PROGRAMS = Path(__file__).parent.parent / "programs"
+CHECKOUT = Path(__file__).parent.parent.parent
 PY_SPY = Path(sys.executable).with_name("py-spy")
 PATIENCE = 20.0
 """Seconds for a program to start, on a busy machine; it takes one."""
 
 
 @contextmanager
-def running(program: str, *args: str, python: str = sys.executable) -> Iterator[psutil.Process]:
+def running(program: str, *args: str) -> Iterator[psutil.Process]:
     """A sample program, once its stacks stand still; ended with all of its tree."""
     with subprocess.Popen(
-        [python, str(PROGRAMS / program), *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=PROGRAMS
+        [sys.executable, "-m", f"tests.programs.{program}", *args],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=CHECKOUT,
     ) as started:
         process = psutil.Process(started.pid)
         tree = [process]
@@ -37,7 +40,9 @@ def running(program: str, *args: str, python: str = sys.executable) -> Iterator[
             tree = _settled_tree(process)
             yield process
         finally:
-            for one in {*tree, *process.children(recursive=True)}:
+            with suppress(psutil.NoSuchProcess):
+                tree += process.children(recursive=True)
+            for one in tree:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
 
@@ -75,7 +80,13 @@ def _stacks(process: psutil.Process, main: int) -> ProcessStacks:
     else:
         error = printed.stderr.strip()
     return ProcessStacks(
-        process.pid, process.ppid(), process.name(), threads, "S", "main" if process.pid == main else "child", error=error
+        process.pid,
+        process.ppid(),
+        process.name(),
+        threads,
+        "S",
+        "main" if process.pid == main else "child",
+        error=error,
     )
 
 
@@ -95,22 +106,22 @@ def evidence(process: psutil.Process, *, apart: float = 0.3, working: bool | Non
 def scrubbed(text: str) -> str:
     """Without the paths of the machine on which it was recorded."""
     text = re.sub(r"/[^\s\"]*/lib/python3\.\d+/", "/usr/lib/python3.11/", text)
-    text = text.replace(str(PROGRAMS), "/srv/worker")
+    text = text.replace(f"{CHECKOUT}/tests/programs", "/srv/worker")
     return re.sub(r"/[^\s\"():]*/bin/", "/usr/bin/", text)
 
 
 RECORDED = {
-    "lost_batch_fork": ("lost_batch.py", "fork"),
-    "lost_batch_forkserver": ("lost_batch.py", "forkserver", "2"),
-    "lost_batch_spawn": ("lost_batch.py", "spawn"),
-    "idle_alone": ("idle_queue.py", "alone"),
-    "idle_process": ("idle_queue.py", "process"),
-    "idle_pool": ("idle_queue.py", "pool"),
-    "idle_executor": ("idle_queue.py", "executor"),
-    "idle_loaders": ("idle_queue.py", "loaders"),
-    "slow_sleep": ("slow_loader.py", "sleep"),
-    "slow_own_queue": ("slow_loader.py", "own-queue"),
-    "slow_uploads": ("slow_loader.py", "uploads"),
+    "lost_batch_fork": ("lost_batch", "fork"),
+    "lost_batch_forkserver": ("lost_batch", "forkserver", "2"),
+    "lost_batch_spawn": ("lost_batch", "spawn"),
+    "idle_alone": ("idle_queue", "alone"),
+    "idle_process": ("idle_queue", "process"),
+    "idle_pool": ("idle_queue", "pool"),
+    "idle_executor": ("idle_queue", "executor"),
+    "idle_loaders": ("idle_queue", "loaders"),
+    "slow_sleep": ("slow_loader", "sleep"),
+    "slow_own_queue": ("slow_loader", "own-queue"),
+    "slow_uploads": ("slow_loader", "uploads"),
 }
 
 

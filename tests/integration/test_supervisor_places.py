@@ -153,9 +153,12 @@ def test_a_socket_that_anyone_could_plant_is_not_asked(
         assert isinstance(find({"SUPERVISOR_SERVER_URL": server.url}, candidates=[]), Supervisor)
 
 
-def test_our_own_socket_in_such_a_folder_is_asked(tmp_path: Path) -> None:
+def test_our_own_socket_in_such_a_folder_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o1777)
     with FakeRpc(answer(["4.3.0", "ours", 4711, STATE]), tmp_path / "s"):
+        if os.geteuid() == 0:
+            os.chown(tmp_path / "s", 4242, -1)
+            monkeypatch.setattr(os, "geteuid", lambda: 4242)
         assert isinstance(find({}, candidates=[str(tmp_path / "s")]), Supervisor)
 
 
@@ -168,7 +171,12 @@ def test_a_name_without_address() -> None:
 
 def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeRpc(answer([])) as server:
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: server.wait(30) or [])
+
+        def look_up(*_: object, **__: object) -> list[object]:
+            server.wait(30)
+            return []
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
         fault = Supervisor("http://slow-host.invalid:9001", timeout=0.1).processes()
         assert isinstance(fault, Fault)
         assert (fault.kind, "not looked up in time" in fault.detail) == (FaultKind.UNREACHABLE, True)

@@ -54,7 +54,9 @@ def test_processes_are_told_by_group_and_name(supervisord: StartSupervisord) -> 
     assert not isinstance(found, Fault)
     assert set(found) == {"worker:worker_00", "worker:worker_01", "mixed:other"}
     running, stopped = found["worker:worker_01"], found["mixed:other"]
-    assert running._replace(description="") == host.info("worker:worker_01")._replace(description="")  # it tells the uptime
+    assert running._replace(description="") == host.info("worker:worker_01")._replace(
+        description=""
+    )  # it tells the uptime
     assert (running.group, running.name, running.state) == ("worker", "worker_01", "RUNNING")
     assert psutil.Process(running.pid).ppid() == host.pid
     assert abs(running.started_at - time.time()) < 60
@@ -141,13 +143,11 @@ def test_a_group_is_never_stopped_by_its_name(supervisord: StartSupervisord, nam
         host.wait_for(f"worker:worker_0{number}", "STOPPED")
 
 
-@pytest.mark.parametrize(
-    "name", ["a b:c d", "../..:etc", "grüße:\U0001f600", "a:b:c", "<x>&amp;:]]>", "g:" + "x" * 100_000]
-)
-def test_hostile_names_are_just_unknown(supervisord: StartSupervisord, name: str) -> None:
+def test_hostile_names_are_just_unknown(supervisord: StartSupervisord) -> None:
     host = supervisord({"worker": SLEEP}, stop_within=0)
-    for ask in (host.rpc.process, host.rpc.stop, host.rpc.start, host.rpc.kill):
-        assert kind(ask(name)) is FaultKind.BAD_NAME
+    for name in ("a b:c d", "../..:etc", "grüße:\U0001f600", "a:b:c", "<x>&amp;:]]>", "g:" + "x" * 100_000):
+        for ask in (host.rpc.process, host.rpc.stop, host.rpc.start, host.rpc.kill):
+            assert kind(ask(name)) is FaultKind.BAD_NAME
     assert host.info("worker:worker").state == "RUNNING"
 
 
@@ -288,7 +288,7 @@ def test_own_log(supervisord: StartSupervisord) -> None:
     assert isinstance(whole, str)
     assert f"supervisord started with pid {host.pid}" in whole
     assert host.rpc.log_tail(10) == whole[-10:]
-    assert isinstance(host.rpc.log_tail(0), str)
+    assert host.rpc.log_tail(0) == whole[-1:]  # to supervisord itself, 0 is all of it
     with (host.directory / "supervisord.log").open("ab") as log:
         log.write("a\x00\x1b[31mé]]>&<".encode())
     assert host.rpc.log_tail(14) == "a??[31mé]]>&<"

@@ -1,10 +1,10 @@
 """Workers that wait for their next job, as they should. May start processes; prints `ready` when it waits.
 
-    idle_queue.py alone      its main thread waits in a queue.Queue that another thread feeds
-    idle_queue.py process    its main thread waits in a multiprocessing.Queue
-    idle_queue.py pool       the same as alone, with an idle multiprocessing.Pool
-    idle_queue.py executor   the same as alone, with an idle ProcessPoolExecutor
-    idle_queue.py loaders    a parent in a multiprocessing.Queue, over children that wait for tasks: nothing was lost, no job is there
+idle_queue.py alone      its main thread waits in a queue.Queue that another thread feeds
+idle_queue.py process    its main thread waits in a multiprocessing.Queue
+idle_queue.py pool       the same as alone, with an idle multiprocessing.Pool
+idle_queue.py executor   the same as alone, with an idle ProcessPoolExecutor
+idle_queue.py loaders    a parent in a multiprocessing.Queue, over children that wait for tasks: nothing was lost, no job is there
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from ptraced import allow_any_tracer
+from tests.programs.ptraced import allow_any_tracer
 
 
 def take_jobs(jobs: Any) -> None:

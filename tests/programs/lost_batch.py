@@ -1,6 +1,6 @@
 """A parent and its loader children on multiprocessing queues, which lose one batch. May start processes; prints `Batch N`.
 
-    lost_batch.py fork|forkserver|spawn [CHILDREN]
+    python -m tests.programs.lost_batch fork|forkserver|spawn [CHILDREN]
 
 The third batch cannot be pickled: the child's QueueFeederThread prints the traceback to stderr and drops it, after `put` has
 returned. The parent waits for it for ever, and the children wait for a task.
@@ -12,7 +12,7 @@ import multiprocessing
 import sys
 from typing import Any, NoReturn
 
-from ptraced import allow_any_tracer
+from tests.programs.ptraced import allow_any_tracer
 
 LOST = 3
 
@@ -33,7 +33,7 @@ def loader_loop(tasks: Any, batches: Any) -> None:
 
 def main(method: str, children: int) -> None:
     allow_any_tracer()
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     tasks, batches = context.Queue(), context.Queue()
     for _ in range(children):
         context.Process(target=loader_loop, args=(tasks, batches), daemon=True).start()

@@ -1,8 +1,8 @@
 """A parent that waits for a batch from a child that gets one slowly. May start a process; prints `Batch N`, then `ready`.
 
-    slow_loader.py sleep      the child sleeps over the batch
-    slow_loader.py own-queue  the child's source waits in a queue of its own, which a thread of the parent feeds slowly
-    slow_loader.py uploads    both wait in queues, while a thread of the parent still loads what the next task needs
+slow_loader.py sleep      the child sleeps over the batch
+slow_loader.py own-queue  the child's source waits in a queue of its own, which a thread of the parent feeds slowly
+slow_loader.py uploads    both wait in queues, while a thread of the parent still loads what the next task needs
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from ptraced import allow_any_tracer
+from tests.programs.ptraced import allow_any_tracer
 
 FOR_EVER = 3600.0
 

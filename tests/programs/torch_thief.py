@@ -2,7 +2,7 @@
 
     torch_thief.py PID [--within SECONDS]
 
-May unlink one `/dev/shm/torch_<pid>_*` whose <pid> is a descendant of PID, and nothing else. Prints the name; exit 1 if there was none.
+May unlink one `/dev/shm/torch_<pid>_*` whose <pid> is a descendant of PID, and nothing else. Prints the name; exit 1: none.
 """
 
 from __future__ import annotations

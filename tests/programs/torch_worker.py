@@ -1,4 +1,4 @@
-"""A torch worker whose loader child can lose a batch as RolnickLab/ami-data-companion#140 did. May read no file and write only its log.
+"""A torch worker whose loader child can lose a batch as RolnickLab/ami-data-companion#140 did. Reads no file, writes only its log.
 
 The batches are lists of ordinary tensors (`collate_fn=list`), so the child allocates their shared memory in its QueueFeederThread.
 If another process (torch_thief.py) removes a name of it in the window between shm_open and shm_unlink, that thread prints

@@ -127,3 +127,25 @@ def test_an_incident_is_told_with_its_times_in_order() -> None:
 def test_an_open_incident_says_so() -> None:
     text = report.incident_text(IncidentRecord(id="a", program="cpu:two", opened_at=1.0, rule="stall", group="g"))
     assert "verdict  not judged" in text and "outcome  still open" in text and "bundle   none" in text
+
+
+def test_an_incident_is_told_with_what_its_bundle_says() -> None:
+    manifest = {
+        "summary": "One batch was lost.",
+        "advice": {"now": "Restart it.", "for_good": "Set a timeout."},
+        "collectors": [
+            {"name": "stacks", "status": "ok", "why": None},
+            {"name": "maps", "status": "timed out", "why": "no answer within 3 s"},
+        ],
+    }
+    text = report.incident_text(RECORD, report.manifest_facts(manifest))
+    assert text.endswith(
+        "\n\nWhat it was\n  One batch was lost.\n\nWhat to do now\n  Restart it.\n\nWhat to do for good\n  Set a timeout."
+        "\n\nNot in the bundle\n  - maps: timed out, no answer within 3 s"
+    )
+
+
+def test_a_manifest_of_another_form_adds_nothing() -> None:
+    for manifest in ({}, {"advice": 1, "collectors": {"a": 1}, "summary": None}, {"collectors": [1, None]}):
+        assert report.manifest_facts(manifest) == report.ManifestFacts()
+        assert report.incident_text(RECORD, report.manifest_facts(manifest)) == report.incident_text(RECORD)

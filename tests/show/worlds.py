@@ -10,7 +10,8 @@ from watchdog.model.observation import ABSENT, Gauges, HostSample, Identity, Obs
 from watchdog.model.rule import CpuBelow, Group, Level, Policy, Rule, Ruleset, Unchanged
 from watchdog.model.signature import Advice
 from watchdog.model.vitals import Counts, Tally, Vitals
-from watchdog.model.world import Host, Incident, Look, Phase, Program, World
+from watchdog.model.world import Host, Incident, Look, Phase, Program, Restarting, Transaction, World
+from watchdog.show.status import ProgramLine, Snapshot, snapshot
 
 NOW, WALL = 5000.0, 1_790_000_000.0
 
@@ -137,3 +138,31 @@ def with_program(program: Program) -> World:
     """`world()` with one program replaced."""
     there = world()
     return replace(there, programs={**there.programs, program.name: program})
+
+
+def taken(of: World | None = None) -> Snapshot:
+    return snapshot(of if of is not None else world(), RULESET, VITALS, NOW, WALL)
+
+
+def line(name: str, of: World | None = None) -> ProgramLine:
+    return next(p for p in taken(of)["programs"] if p["program"] == name)
+
+
+def restarting(step: str, outcome: str | None = None) -> Restarting:
+    transaction = Transaction(
+        incident="20261130T030557Z-gpu-three-303",
+        program="gpu:one",
+        rule="stall",
+        group="all silent",
+        ident=Identity(101, 90_101),
+        boot_id="b",
+        tree=(),
+        step=step,  # type: ignore[arg-type]
+        opened_wall=WALL - 40.0,
+        started_at=1,
+        stop_within=20.0,
+        start_within=15.0,
+        verify_within=150.0,
+        cooldown=330.0,
+    )
+    return Restarting(transaction, began=NOW - 20.0, outcome=outcome)  # type: ignore[arg-type]

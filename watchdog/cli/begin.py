@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from watchdog.config import Config
+    from watchdog.show.status import Snapshot
     from watchdog.supervisor import Fault, Supervisor
 
 PROBLEM = 1
@@ -68,6 +69,13 @@ def unknown_program(program: str, known: list[str]) -> NoReturn:
     near = get_close_matches(program, known, n=3, cutoff=0.4) or known[:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     raise Failure(f"no program {program!r}: names are group:name, as `supervisorctl status` shows them.{meant}", USAGE)
+
+
+def daemon_lives(found: Snapshot) -> bool:
+    """Some process, and no zombie, has the pid of the daemon that wrote the snapshot."""
+    from watchdog import procfs
+
+    return procfs.state_of(found["daemon"]["pid"]) not in (None, "Z", "X")
 
 
 def coloured() -> bool:

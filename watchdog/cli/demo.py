@@ -108,7 +108,7 @@ def _run(folder: Path, socket: Path, as_json: bool, kept: bool) -> tuple[Facts, 
             ending = run.run(place, tell)
     except (run.Unusable, OSError) as error:
         raise Failure(f"the demo cannot run here: {error}\nIts logs are in {place.logs}", UNREACHABLE) from error
-    told = facts.gather(ending.story, ending.seconds, ending.problem, folder)
+    told = facts.gather(ending.story, ending.seconds, ending.problem, ending.signal is not None, folder)
     if not kept and (told["ok"] or ending.signal is not None):
         shutil.rmtree(folder)
         told = facts.without_folder(told)

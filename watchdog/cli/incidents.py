@@ -11,7 +11,14 @@ import click
 
 from watchdog.cli.begin import UNREACHABLE, USAGE, Failure, coloured, load_config
 from watchdog.model.record import IncidentRecord
-from watchdog.show.report import incident_line, incident_text, incidents_text, newest_first
+from watchdog.show.report import (
+    ManifestFacts,
+    incident_line,
+    incident_text,
+    incidents_text,
+    manifest_facts,
+    newest_first,
+)
 
 
 @click.group(invoke_without_command=True)
@@ -48,7 +55,7 @@ def show(ctx: click.Context, incident: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**incident_line(record), "detail": record.detail}, indent=2))
     else:
-        click.echo(incident_text(record, shutil.get_terminal_size().columns, coloured()))
+        click.echo(incident_text(record, _sealed(record), shutil.get_terminal_size().columns, coloured()))
 
 
 def _records(path: Path | None) -> Mapping[str, IncidentRecord]:
@@ -62,6 +69,18 @@ def _records(path: Path | None) -> Mapping[str, IncidentRecord]:
             f"cannot read the journal in {settings.state}: {error.strerror}.\nTry again as root, or as the daemon's user.",
             UNREACHABLE,
         ) from error
+
+
+def _sealed(record: IncidentRecord) -> ManifestFacts | None:
+    """What the manifest beside its bundle adds; None where there is none any more, or it cannot be read."""
+    from watchdog.collect.reading import BundleError, read_manifest
+
+    if record.bundle is None:
+        return None
+    try:
+        return manifest_facts(read_manifest(Path(record.bundle)))
+    except (OSError, BundleError):
+        return None
 
 
 def _one(records: Mapping[str, IncidentRecord], wanted: str) -> IncidentRecord:

@@ -13,8 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
 
-from watchdog.cli.begin import UNREACHABLE, Failure, unknown_program
-from watchdog.show.status import Snapshot, Unreadable, is_stale, path_in, read
+from watchdog.cli.begin import UNREACHABLE, Failure, daemon_lives, unknown_program
+from watchdog.show.problems import is_stale
+from watchdog.show.status import Snapshot, Unreadable, path_in, read
 
 Verb = Literal["collect", "pause", "resume"]
 
@@ -33,7 +34,7 @@ def living_daemon(runtime: Path) -> Snapshot:
     if isinstance(found, Unreadable):
         raise Failure(str(found), UNREACHABLE)
     pid = found["daemon"]["pid"]
-    if not Path(f"/proc/{pid}").exists():
+    if not daemon_lives(found):
         raise Failure(
             f"the daemon (pid {pid}) is gone, so nobody would take the request.\n"
             "Start it (`systemctl start worker-watchdog`, or `watchdog run`) and ask again.",

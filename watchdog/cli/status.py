@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, coloured, load_config
+from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, coloured, daemon_lives, load_config
+from watchdog.show.problems import problems
 from watchdog.show.screen import render
-from watchdog.show.status import Unreadable, path_in, problems, read
+from watchdog.show.status import Unreadable, path_in, read
 
 
 @click.command()
@@ -36,9 +37,10 @@ def status(ctx: click.Context, as_json: bool, runtime: Path | None) -> None:
     found = read(path_in(directory), time.time())
     if isinstance(found, Unreadable):
         raise Failure(str(found), UNREACHABLE)
-    wrong = problems(found)
+    gone = not daemon_lives(found)
+    wrong = problems(found, gone)
     if as_json:
         click.echo(json.dumps({**found, "problems": wrong}, indent=2))
     else:
-        click.echo(render(found, shutil.get_terminal_size().columns, coloured()))
+        click.echo(render(found, shutil.get_terminal_size().columns, coloured(), gone))
     ctx.exit(PROBLEM if wrong else 0)

@@ -143,7 +143,7 @@ def _write(incident: str, files: Sequence[File], manifest: Mapping[str, object],
     beside = json_bytes({**manifest, "bundle": File(name, bundle).listed()})
     retention.make_room(directory, places.keep, coming=1, room=len(bundle) + len(beside), now=now)
     archive.write_whole(directory, [(name, bundle), (stem + retention.MANIFEST, beside)])
-    retention.make_room(directory, places.keep, coming=0, room=0, now=now)
+    retention.make_room(directory, places.keep, now=now, newest=stem)
     return (directory / name).absolute()
 
 
@@ -173,7 +173,6 @@ def _essential(collecting: Collecting, manifest: dict[str, object], redactor: Re
     manifest = {key: value for key, value in manifest.items() if key != "files"}
     whole = collecting.evidence
     case = collecting.case
-    data = b""
     for lines, dumps in ((200, 2), (50, 2), (0, 2), (0, 1), (0, 0)):
         log = LogLines(whole.log.stdout[-lines:] if lines else (), whole.log.stderr[-lines:] if lines else ())
         evidence = replace(whole, log=log, dumps=whole.dumps[-dumps:] if dumps else ())
@@ -184,6 +183,8 @@ def _essential(collecting: Collecting, manifest: dict[str, object], redactor: Re
             "trace": case.trace[-200:],
             "tree": [sample._asdict() for sample in case.tree],
         }
+        if len(json_bytes(told)) > MOST_OF_FALLBACK:
+            continue  # redacting it would take a second, for nothing
         redacted = redactor.value(told)
         assert isinstance(redacted, dict)
         data = json_bytes({"manifest": manifest, **redacted})

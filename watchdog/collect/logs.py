@@ -7,11 +7,9 @@ which could block or act, and never writes.
 from __future__ import annotations
 
 import os
-import stat
-from pathlib import Path
 from typing import NamedTuple
 
-from watchdog import childread
+from watchdog import childread, readchild
 from watchdog.collect.redact import ANSI
 
 LONGEST_LINE = 8192
@@ -50,16 +48,14 @@ def read_tail(
 def _read_here(path: str, limit: int) -> tuple[int, bytes] | str:
     """Size and last `limit` bytes of a local file, or why not."""
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # looked at before opening: a device acts on open
-            return f"{path}: not a regular file, so it is not opened"
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError) as problem:
+        descriptor = readchild.open_regular(path)  # looks before it opens: a device acts on open
+    except readchild.NotRegularError:
+        return childread.failure(path, readchild.NOT_REGULAR).detail
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
         return f"{path}: {getattr(problem, 'strerror', None) or problem}"
     try:
-        seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode):
-            return f"{path}: not a regular file"
-        return seen.st_size, os.pread(descriptor, limit, max(0, seen.st_size - limit))
+        size = os.fstat(descriptor).st_size
+        return size, os.pread(descriptor, limit, max(0, size - limit))
     except OSError as problem:
         return f"{path}: {problem.strerror}"
     finally:

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 from watchdog.collect.secretnames import SHORTEST, strength
@@ -57,20 +58,28 @@ _SHAPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
         ),
         rf"\1{MASK}",
     ),
-    ("token shape", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"), MASK),
+    ("known shape", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"), MASK),
     (
-        "token shape",
+        "known shape",
         re.compile(
             r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|hf_|npm_|dckr_pat_|xox[a-z]-|AIza|ya29\.|pypi-AgE|SG\.)[\w.-]{8,512}"
         ),
         MASK,
     ),
-    ("token shape", re.compile(r"(?<![A-Za-z0-9_-])[sr]k[-_](?=[\w-]{0,40}\d)[\w-]{12,512}"), MASK),
-    ("token shape", re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2}"), MASK),
-    ("token shape", re.compile(r"(hooks\.slack\.com/services/)[\w/]{8,256}"), rf"\1{MASK}"),
-    ("header", re.compile(r"\b(Bearer\s{1,4})[\w.~+/=-]{8,4096}", re.IGNORECASE), rf"\1{MASK}"),
+    ("known shape", re.compile(r"(?<![A-Za-z0-9_-])[sr]k[-_](?=[\w-]{0,40}\d)[\w-]{12,512}"), MASK),
+    ("known shape", re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{8,4096}(?:\.[\w-]{1,4096}){0,2}"), MASK),
+    ("known shape", re.compile(r"(hooks\.slack\.com/services/)[\w/]{8,256}"), rf"\1{MASK}"),
+    (
+        "header",
+        re.compile(r"\b(Bearer\s{1,4})(?=[\w.~+/-]{0,40}\d|[\w.~+/-]{24})[\w.~+/=-]{8,4096}", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
     ("header", re.compile(r"\b(Basic\s{1,4})(?=[\w+/]{0,40}[0-9=])[\w+/=]{8,4096}", re.IGNORECASE), rf"\1{MASK}"),
 )
+
+
+_SHORT = 200
+_MOST_CLEAN = 10_000
 
 
 class Redactor:
@@ -83,6 +92,8 @@ class Redactor:
             sorted((v for v in values if len(v) >= SHORTEST and v not in MASK), key=lambda v: (-len(v), v))
         )
         self._counts: Counter[str] = Counter()
+        self._clean: set[str] = set()
+        """Short texts that held no secret: an hour of observations repeats a few names 50,000 times."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -91,6 +102,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """`text` without secrets and ANSI escapes; again the same when given its own result."""
+        if text in self._clean:
+            return text
+        hidden = self._hide(text)
+        if hidden == text and len(text) <= _SHORT and len(self._clean) < _MOST_CLEAN:
+            self._clean.add(text)
+        return hidden
+
+    def _hide(self, text: str) -> str:
         text = self._hide_known(ANSI.sub("", text))
         text = self._sub("pem block", _PEM, MASK, text)
         for kind, pattern, into in _SHAPES:
@@ -130,9 +149,10 @@ class Redactor:
             page.find_whole(value)
         for value in self._known:
             page.find_cut(value)
+        hidden = page.hidden()
         self._counts["known value"] += page.whole
         self._counts["known value, cut short"] += page.cut
-        return page.hidden()
+        return hidden
 
 
 def _forms(value: str) -> set[str]:
@@ -140,6 +160,15 @@ def _forms(value: str) -> set[str]:
     lines = value.splitlines()
     forms = {value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe=""), quote(value)}
     return forms | ({line for line in lines if len(line) >= 2 * SHORTEST} if len(lines) > 1 else set())
+
+
+class _Span(NamedTuple):
+    """What is to be hidden, as places in the text without its gaps."""
+
+    begin: int
+    end: int
+    whole: bool
+    """A whole value, not one that was cut short."""
 
 
 class _Page:
@@ -155,15 +184,14 @@ class _Page:
             begin = gap.end()
         self._at.extend(range(begin, len(text)))
         self._bare = _GAP.sub("", text)
-        self._spans: list[tuple[int, int]] = []
+        self._spans: list[_Span] = []
         self.whole = 0
         self.cut = 0
 
     def find_whole(self, value: str) -> None:
         found = self._bare.find(value)
         while found >= 0:
-            self._spans.append((found, found + len(value)))
-            self.whole += 1
+            self._spans.append(_Span(found, found + len(value), True))
             found = self._bare.find(value, found + len(value))
 
     def find_cut(self, value: str) -> None:
@@ -175,37 +203,39 @@ class _Page:
         """The text with MASK in place of each span; a span over several lines keeps its line ends."""
         pieces: list[str] = []
         done = 0
-        for first, last in _merged(self._spans):
+        for first, last, whole in _merged(self._spans):
             begin, end = self._at[first], self._at[last - 1] + 1
+            self.whole += whole
+            self.cut += not whole
             pieces += [self._text[done:begin], MASK, "\n" * self._text.count("\n", begin, end)]
             done = end
         return "".join([*pieces, self._text[done:]])
 
-    def _find_part(self, seed: str, span: Callable[[int], tuple[int, int] | None]) -> None:
-        """Every place of `seed`, overlapping ones too, where `span` sees a part of a value."""
+    def _find_part(self, seed: str, part: Callable[[int], _Span | None]) -> None:
+        """Every place of `seed`, overlapping ones too, where `part` sees a part of a value."""
         at = self._bare.find(seed)
         while at >= 0:
-            if (found := span(at)) is not None:
+            found = part(at)
+            if found is not None:
                 self._spans.append(found)
-                self.cut += 1
-            at = self._bare.find(seed, at + 1 if found is None else found[1])
+            at = self._bare.find(seed, at + 1 if found is None else found.end)
 
-    def _beginning(self, value: str, at: int) -> tuple[int, int] | None:
+    def _beginning(self, value: str, at: int) -> _Span | None:
         length = _longest(len(value), lambda n: self._bare.startswith(value[:n], at))
         if length == len(value):
             return None  # whole, and hidden as such
         end = at + length
         cut = length >= 2 * SHORTEST or _CUT_AFTER.match(self._text, self._at[end - 1] + 1)
-        return (at, end) if cut else None
+        return _Span(at, end, False) if cut else None
 
-    def _ending(self, value: str, at: int) -> tuple[int, int] | None:
+    def _ending(self, value: str, at: int) -> _Span | None:
         end = at + SHORTEST
         length = _longest(len(value), lambda n: n <= end and self._bare.endswith(value[-n:], 0, end))
         if length == len(value):
             return None
         begin = self._at[end - length]
         cut = length >= 2 * SHORTEST or begin == 0 or self._text.endswith(_CUT_BEFORE, 0, begin)
-        return (end - length, end) if cut else None
+        return _Span(end - length, end, False) if cut else None
 
 
 def _longest(most: int, fits: Callable[[int], bool]) -> int:
@@ -217,12 +247,13 @@ def _longest(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merged(spans: list[_Span]) -> list[_Span]:
     """Overlapping spans as one, in order."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if merged and begin < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+    merged: list[_Span] = []
+    for span in sorted(spans):
+        if merged and span.begin < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = _Span(last.begin, max(span.end, last.end), span.whole or last.whole)
         else:
-            merged.append((begin, end))
+            merged.append(span)
     return merged

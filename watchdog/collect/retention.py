@@ -64,13 +64,16 @@ def entries(directory: Path) -> list[Entry]:
     return sorted(found, key=lambda entry: (entry.mtime, entry.stem))
 
 
-def make_room(directory: Path, keep: Keep, *, coming: int, room: int, now: float) -> tuple[str, ...]:
+def make_room(
+    directory: Path, keep: Keep, *, coming: int = 0, room: int = 0, now: float, newest: str | None = None
+) -> tuple[str, ...]:
     """Remove the oldest bundles until `coming` more with `room` bytes keep within the limits; the stems removed.
 
-    Never the newest, and never so many that fewer than `keep.least` stay. `now` is wall-clock time. Raises OSError.
+    Never the newest, and never so many that fewer than `keep.least` stay. `newest` names the stem that is known to be it,
+    whatever the wall clock did in between. `now` is wall-clock time. Raises OSError.
     """
     remove_stale(directory, now)
-    kept = entries(directory)
+    kept = sorted(entries(directory), key=lambda entry: entry.stem == newest)
     may_go = max(0, len(kept) - max(1, keep.least))
     total = sum(entry.bytes for entry in kept)
     removed: list[str] = []

@@ -85,7 +85,7 @@ class Loop:
         self._ticks = ticks
         self._scribe = scribe
         self._remembered = remembered
-        self._paced: Mapping[str, Program] | None = None
+        self._paced: tuple[Mapping[str, Program], bool | None] | None = None
         self._waiting: set[str] = set()
         self._deadline = time.monotonic() + PATIENCE * rules.interval
         self._phases: tuple[tuple[str, Phase], ...] = ()
@@ -157,14 +157,13 @@ class Loop:
                 _log.warning("%s", format_line("no program matches; kept, since it may appear", None, None, fields))
 
     def _pace(self) -> None:
-        """How often supervisord is asked, by the phases. Looked at only when some program changed."""
-        if self.world.programs is self._paced:
+        """How often supervisord is asked, by the phases. Looked at only when one of them changed, or supervisord came or went."""
+        now = (self.world.programs, self.world.host.supervisor_up)
+        if self._paced is not None and now[0] is self._paced[0] and now[1] is self._paced[1]:
             return
-        self._paced = self.world.programs
-        every = QUIET_POLL
-        if self.world.host.supervisor_up is not True:
-            every = self.rules.interval
-        for program in self._paced.values():
+        self._paced = now
+        every = QUIET_POLL if now[1] else self.rules.interval
+        for program in now[0].values():
             if under_way(program):
                 every = min(every, BUSY_POLL)
             elif program.phase is not Phase.WATCHING or program.restarting is not None:

@@ -65,8 +65,17 @@ class Watch:
         self._ticks = Ticks(Looker(Procfs()), history, config.runtime, items.put)
         self._health = HealthChecks(config.archive.directory, items.put)
         self._scribe = Scribe(config.runtime)
-        means = Means(
-            post=items.put,
+        self.performer = Performer(self._means(config, journal, history))
+        self._loop = Loop(
+            items, rules, world, vitals, self.performer, self._poller, notifier,
+            ticks=self._ticks, scribe=self._scribe, remembered=journal.state,
+        )  # fmt: skip
+        self._loop.on_config = self._configured
+        self._config = config
+
+    def _means(self, config: Config, journal: Journal, history: History) -> Means:
+        return Means(
+            post=self._items.put,
             journal=journal,
             supervisor=lambda: self._poller.supervisor,
             ask=self._poller.ask,
@@ -76,13 +85,6 @@ class Watch:
             history=history,
             config_text=_text_of(config),
         )
-        self.performer = Performer(means)
-        self._loop = Loop(
-            items, rules, world, vitals, self.performer, self._poller, notifier,
-            ticks=self._ticks, scribe=self._scribe, remembered=journal.state,
-        )  # fmt: skip
-        self._loop.on_config = self._configured
-        self._config = config
 
     # supervisord
 

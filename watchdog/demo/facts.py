@@ -42,6 +42,8 @@ class Facts(TypedDict):
     """From the beginning until the last process was gone."""
     problem: str | None
     """Why it ended early; None: it did not."""
+    interrupted: bool
+    """By a signal, such as Ctrl-C."""
     conditions: list[ConditionFacts]
     programs: dict[str, ProgramFacts]
     steps: list[StepFacts]
@@ -114,7 +116,7 @@ def _suspected(story: Story) -> Condition:
     )
 
 
-def gather(story: Story, seconds: float, problem: str | None, folder: Path) -> Facts:
+def gather(story: Story, seconds: float, problem: str | None, interrupted: bool, folder: Path) -> Facts:
     """All facts of a demo that has ended."""
     held = conditions(story)
     record = story.last.incident(WEDGED) if story.last else None
@@ -122,6 +124,7 @@ def gather(story: Story, seconds: float, problem: str | None, folder: Path) -> F
         "ok": problem is None and all(condition.holds for condition in held),
         "seconds": round(seconds, 1),
         "problem": problem,
+        "interrupted": interrupted,
         "conditions": [{"condition": c.name, "holds": c.holds, "found": c.found} for c in held],
         "programs": {name: _program(story, story.last, name) for name in (WEDGED, *LEFT_ALONE)},
         "steps": [_step(step) for step in story.steps],

@@ -82,8 +82,7 @@ def run(stage: Stage, tell: Watcher) -> Ending:
             while ending.problem is None and not ending.story.over:
                 time.sleep(EVERY)
                 at_s = time.monotonic() - began
-                ending.problem = _trouble(interruption, begun, at_s)
-                _step(stage, ending.story, at_s, tell)
+                ending.problem = _trouble(interruption, begun, at_s) or _step(stage, ending.story, at_s, tell)
         ending.signal = interruption.number
     ending.seconds = time.monotonic() - began
     return ending
@@ -99,10 +98,11 @@ def _trouble(interruption: Interruption, begun: Mapping[str, subprocess.Popen[by
     return f"not over after {LIMIT:.0f} s" if at_s > LIMIT else None
 
 
-def _step(stage: Stage, story: Story, at_s: float, tell: Watcher) -> None:
+def _step(stage: Stage, story: Story, at_s: float, tell: Watcher) -> str | None:
+    """One look. Returns why the demo cannot go on; None: it can. Raises Unusable, OSError."""
     snapshot = status.read(status.path_in(stage.runtime), time.time())
     if isinstance(snapshot, status.Unreadable):
-        return  # the daemon has not written yet
+        return None  # the daemon has not written yet
     if snapshot["daemon"]["capture_usable"] is False:
         raise Unusable(f"the stacks of processes cannot be read here: {snapshot['daemon']['capture_why']}")
     was_ready = story.ready
@@ -111,7 +111,11 @@ def _step(stage: Stage, story: Story, at_s: float, tell: Watcher) -> None:
     if story.ready and not was_ready:
         for program in (WEDGED, SLOW):
             _fault(stage, program).touch()
-    tell(story, seen)
+    try:
+        tell(story, seen)
+    except OSError as error:  # EIO: the terminal went away; EPIPE: the reader of a pipe did
+        return f"nobody reads its output: {error.strerror}"
+    return None
 
 
 def _look(stage: Stage, snapshot: status.Snapshot, at_s: float, faulty: bool) -> Seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,13 @@ def live() -> Iterator[Watcher]:
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(), auto_refresh=False, transient=False) as display:
+    display = Live(console=Console(), auto_refresh=False)
+    display.start()
+    try:
         yield lambda story, seen: display.update(_drawn(story, seen), refresh=True)
+    finally:
+        with suppress(OSError):  # the terminal may be gone
+            display.stop()
 
 
 def _drawn(story: Story, seen: Seen) -> Group:
@@ -96,17 +101,17 @@ def _steps(story: Story) -> Table:
 
 def ending(facts: Facts) -> str:
     """The last words: each condition, and where things are."""
-    marks = {True: "ok", False: "FAILED"}
-    problem = f": {facts['problem']}" if facts["problem"] else ""
-    head = "Everything went as promised" if facts["ok"] else f"It failed{problem}"
-    return "\n".join(
-        [
-            f"{head}, after {facts['seconds']:.0f} s.",
-            *(f"  {marks[c['holds']]:<6}  {c['condition']} ({c['found']})" for c in facts["conditions"]),
-            *_silence(facts),
-            *_places(facts),
-        ]
-    )
+    after = f"after {facts['seconds']:.0f} s"
+    if facts["interrupted"]:
+        return "\n".join([f"It was {facts['problem']}, {after}; every process is ended.", *_places(facts)])
+    head = f"Everything went as promised, {after}." if facts["ok"] else f"Not everything went as promised, {after}."
+    problem = [f"It ended early: {facts['problem']}."] if facts["problem"] else []
+    return "\n".join([head, *problem, *_conditions(facts), *_silence(facts), *_places(facts)])
+
+
+def _conditions(facts: Facts) -> Iterator[str]:
+    for condition in facts["conditions"]:
+        yield f"  {'ok' if condition['holds'] else 'FAILED':<6}  {condition['condition']} ({condition['found']})"
 
 
 def _silence(facts: Facts) -> Iterator[str]:

@@ -33,7 +33,7 @@ class Program:
 
     name: str
     command: str
-    """As supervisord reads it, %(process_name)s and the like included; see `command`."""
+    """As supervisord reads it; see `command`."""
     processes: int = 1
     """supervisord's numprocs: above 1 they are called NAME_0, NAME_1 and so on."""
     settings: tuple[tuple[str, str], ...] = ()

@@ -82,11 +82,6 @@ class Seen:
         mine = [record for record in self.incidents if record.program == program]
         return max(mine, key=lambda record: record.opened_at, default=None)
 
-    def phase(self, program: str) -> str | None:
-        """Of the snapshot; None: not in it (yet)."""
-        line = self.programs.get(program)
-        return line["phase"] if line else None
-
 
 class Step(NamedTuple):
     """Something that happened, for people."""

@@ -124,7 +124,7 @@ def _matched(best: list[_Attempt], holding: list[_Attempt], attempts: list[_Atte
     return Diagnosis(
         verdict=signature.verdict,
         kind=signature.kind,
-        cause=signature.cause,
+        cause=signature.cause if signature.verdict == "wedged" else None,
         summary=signature.summary,
         advice=signature.advice,
         matched=best[0].shape.matched(),

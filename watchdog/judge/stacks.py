@@ -33,12 +33,12 @@ __all__ = [
 T = TypeVar("T")
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
-_PROCESS: Final = re.compile(r"Process (\d+): ")
-_PARENT: Final = re.compile(r"Parent Process (\d+): ")
+_PROCESS: Final = re.compile(r"Process (\d{1,18}): ")
+_PARENT: Final = re.compile(r"Parent Process (\d{1,18}): ")
 _THREAD_BEGINS: Final = re.compile(r"Thread (?:0x[0-9A-Fa-f]|\d)")
-_THREAD: Final = re.compile(r"Thread (0x[0-9A-Fa-f]+|\d+) \((idle|active|active\+gil)\)(?:: (\".*))?", re.DOTALL)
+_THREAD: Final = re.compile(r"Thread (0x[0-9A-Fa-f]+|\d{1,18}) \((idle|active|active\+gil)\)(?:: (\".*))?", re.DOTALL)
 # Four blanks, or a tab and a blank in dumps of py-spy before 0.2; the arguments and locals below a frame stand deeper.
-_FRAME: Final = re.compile(r"(?: {4}|\t ?)(\S.*?) \((.*?)(?::(\d+))?\)")
+_FRAME: Final = re.compile(r"(?: {4}|\t ?)(\S.*?) \((.*?)(?::(\d{1,18}))?\)")
 _FRAME_INDENT: Final = re.compile(r"(?: {4}|\t ?)\S")
 
 _LIBRARY: Final = re.compile(r".*/(?:site-packages|dist-packages|python\d+\.\d+)/")
@@ -158,8 +158,8 @@ def _json_processes(text: str) -> Iterator[ProcessStacks]:
 def _listed_processes(obj: object, line: int) -> Iterator[ProcessStacks]:
     by_pid: dict[int, list[ThreadStack]] = {}
     for item, thread in zip(_list(obj, line), threads_from_json(obj), strict=True):
-        pid = item.get("pid") if isinstance(item, dict) else None
-        if not isinstance(pid, int):
+        pid = _of(int, item.get("pid")) if isinstance(item, dict) else None
+        if pid is None:
             raise StacksError("a thread without a pid: of which process is it?", line)
         by_pid.setdefault(pid, []).append(thread)
     for pid, threads in by_pid.items():
@@ -176,8 +176,8 @@ def _decode(text: str, at: int) -> tuple[object, int]:
         value, end = json.JSONDecoder().raw_decode(text, at)
     except json.JSONDecodeError as error:
         raise StacksError(f"no JSON ({error.msg}); it seems to be cut off", error.lineno) from error
-    except RecursionError as error:
-        raise StacksError("no JSON of py-spy or of an evidence.json: nested too deeply") from error
+    except (RecursionError, ValueError) as error:  # nested without end, or a number of thousands of digits
+        raise StacksError(f"no JSON of py-spy or of an evidence.json ({error})") from error
     return value, end
 
 

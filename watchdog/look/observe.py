@@ -91,8 +91,7 @@ class Looker:
         if watch is None:
             watch = self._watches[info.program] = _Watch(self._files)
         self._files.refresh_if_mounted()
-        self._adopt(watch, info)
-        tree = self._tree(watch, at)
+        tree, troubles = self._look_at_processes(watch, info, at)
         seen, told = LogSeen(), None
         if policy is not None:
             self._configure(watch, info.program, policy)
@@ -100,6 +99,7 @@ class Looker:
             told = self._look_at_file(watch, info, policy)
         since = None if watch.at is None else at - watch.at
         watch.at = at
+        seen = seen._replace(troubles=troubles + seen.troubles) if troubles else seen
         return _observation(info.program, watch.ident, tree, since, seen, told)
 
     def look_at_process(self, pid: int, at: float, name: str | None = None) -> Observation | None:
@@ -108,33 +108,41 @@ class Looker:
         seen = self.look(None, info, at)
         return seen if seen.ident is not None else None
 
+    def _look_at_processes(
+        self, watch: _Watch, info: ProcessInfo, at: float
+    ) -> tuple[tuple[ProcessSample, ...], tuple[str, ...]]:
+        """The tree, and what is wrong. Empty, and nothing wrong: there is no process (any more)."""
+        try:
+            self._adopt(watch, info)
+            tree = self._procfs.tree(watch.ident, at) if watch.ident is not None else ()
+        except OSError as error:
+            return (), (f"processes could not be read: {error.strerror}; does the watchdog have enough descriptors?",)
+        if watch.ident is not None and not tree:
+            watch.ident = None
+            self._gone = True
+        return tree, ()
+
     def _adopt(self, watch: _Watch, info: ProcessInfo) -> None:
-        """Take note of a new main process. One that is gone stays gone, whoever has its pid now, until another is named."""
+        """Take note of a new main process. One that is gone stays gone, whoever has its pid now, until another is named.
+
+        Raises OSError where it cannot be told who has the pid; then it is tried again at the next look.
+        """
         key = (info.pid, info.started_at)
         if key == watch.key:
             return
+        ident = identity_of(info.pid, self._procfs.root) if info.pid > 0 else None
         if watch.ident is not None:
             self._procfs.forget(watch.ident)
         if watch.key is not None:
             watch.logs.restart()
             watch.file.restart()
-        watch.key, watch.at = key, None
-        watch.ident = identity_of(info.pid, self._procfs.root) if info.pid > 0 else None
-        watch.began_ns = self._began_ns(watch.ident) if watch.ident is not None else None
-        self._gone |= info.pid > 0 and watch.ident is None
+        watch.key, watch.ident, watch.at = key, ident, None
+        watch.began_ns = self._began_ns(ident) if ident is not None else None
+        self._gone |= info.pid > 0 and ident is None
 
     def _began_ns(self, ident: Identity) -> int | None:
         age = seconds_since_start(ident.starttime, self._procfs.root)
         return None if age is None else int((self._wall() - age) * 1e9)
-
-    def _tree(self, watch: _Watch, at: float) -> tuple[ProcessSample, ...]:
-        if watch.ident is None:
-            return ()
-        tree = self._procfs.tree(watch.ident, at)
-        if not tree:
-            watch.ident = None
-            self._gone = True
-        return tree
 
     def _configure(self, watch: _Watch, program: str, policy: Policy) -> None:
         places = self._places.get(program, _NO_PLACES)
@@ -143,10 +151,12 @@ class Looker:
         watch.policy, watch.places = policy, places
 
     def _look_at_file(self, watch: _Watch, info: ProcessInfo, policy: Policy) -> FileSeen | None:
-        """None: no progress file is configured, or no process is there to have one."""
+        """None: no progress file is configured."""
         template = policy.progress.file if policy.progress is not None else None
-        if template is None or watch.ident is None:
+        if template is None:
             return None
+        if watch.ident is None:
+            return FileSeen(None)
         return watch.file.look(path_of(template, info, watch.ident), watch.began_ns)
 
 

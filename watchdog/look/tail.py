@@ -53,6 +53,7 @@ class LogTail:
         self._skipping = False
         self._missed = False
         """It was not there at some look."""
+        self._deleted = False
 
     def close(self) -> None:
         if self._file is not None:
@@ -94,7 +95,7 @@ class LogTail:
         if isinstance(file, ReadFailure) or isinstance(seen, ReadFailure):
             detail = seen.detail if isinstance(seen, ReadFailure) else ""
             return Growth("unknown", trouble=f"log {detail}")
-        self._file = file
+        self._file, self._deleted = file, False
         if (seen.dev, seen.ino) == self._id:
             return self._advance(seen.size, read)
         first = self._id is None and not self._missed
@@ -114,20 +115,20 @@ class LogTail:
     def _missing(self, why: ReadFailure, read: bool) -> Growth:
         """The name is gone. Renamed, the open file is still the log; deleted, nobody else will ever read it, so it is let go of."""
         self._missed = True
-        if self._file is None:
-            if self._id is None:
-                return Growth("unknown", trouble=f"log {why.detail}; it is watched once it is there")
-            return Growth(
-                "deleted", trouble=f"log {self.path} was deleted; its program restarted, supervisord makes a new one"
-            )
-        seen = self._file.fstat()
-        last = self._drain(read)
-        if not isinstance(seen, ReadFailure) and seen.nlink > 0:
-            return last
-        self.close()
-        return last._replace(
-            state="deleted", trouble=f"log {self.path} was deleted; its program restarted, supervisord makes a new one"
+        last = _QUIET
+        if self._file is not None:
+            seen = self._file.fstat()
+            last = self._drain(read)
+            if not isinstance(seen, ReadFailure) and seen.nlink > 0:
+                return last
+            self.close()
+            self._id, self._deleted = None, True
+        if not self._deleted:
+            return Growth("unknown", trouble=f"log {why.detail}; it is watched once it is there")
+        trouble = (
+            f"log {self.path} was deleted; supervisord makes a new one when it starts the program again, or on SIGUSR2"
         )
+        return last._replace(state="deleted", trouble=trouble)
 
     def _drain(self, read: bool) -> Growth:
         """What the open file grew by, whatever its name is now."""
@@ -142,7 +143,8 @@ class LogTail:
             self._restart(0)
             return self._rebase(size, read)
         grown = size - self._offset
-        return self._rebase(size, read)._replace(grown=grown)
+        new = self._rebase(size, read)
+        return new._replace(grown=grown) if new.state == "there" else new
 
     def _restart(self, offset: int) -> None:
         self._offset = offset
@@ -160,6 +162,8 @@ class LogTail:
         data = self._read(size)
         if isinstance(data, ReadFailure):
             self.close()
+            if data.why == "vanished":
+                return self._begin(read)  # the child that had it open was replaced
             return Growth("unknown", trouble=f"log {data.detail}")
         self._offset = size
         return Growth("there", lines=tuple(_clean(self._split(data))))
@@ -190,7 +194,7 @@ class LogTail:
 def _clean(pieces: Iterator[bytes] | list[bytes]) -> Iterator[str]:
     """Text for matching: no colours, no NUL (copytruncate leaves a hole of them), U+FFFD for what is not UTF-8, nothing blank."""
     for piece in pieces:
-        text = piece[: 2 * MOST_OF_A_LINE].lstrip(b"\0").decode("utf-8", "replace")
+        text = piece.lstrip(b"\0")[: 2 * MOST_OF_A_LINE].decode("utf-8", "replace")
         if "\x1b" in text:
             text = _ANSI.sub("", text)
         text = text[:MOST_OF_A_LINE].rstrip()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypedDict
 
 from watchdog.model.evidence import Diagnosis, Matched
 from watchdog.model.record import IncidentRecord
@@ -51,15 +51,13 @@ def diagnosis_text(found: Diagnosis, name: str, width: int = 80, colour: bool = 
     lines += _paragraph(found.summary or VERDICTS[found.verdict], width)
     if found.cause and found.verdict == "wedged":
         lines += _paragraph(CAUSES[found.cause], width)
-    for title, body in (
+    sections = (
         ("What hangs on what", list(_stacks(found.matched))),
         ("How that is known", [line for why in found.why for line in _item(why, width)]),
         ("What to do now", _paragraph(found.advice.now, width)),
         ("What to do for good", _paragraph(found.advice.for_good, width)),
-    ):
-        if body:
-            lines += ["", paint(title, "bold", colour), *body]
-    return "\n".join(lines)
+    )
+    return "\n".join([*lines, *_sections(sections, colour)])
 
 
 def _stacks(matched: Sequence[Matched]) -> Iterator[str]:
@@ -120,8 +118,38 @@ def incidents_text(records: Sequence[IncidentRecord], width: int = 80, colour: b
     return "\n".join([paint(lines[0], "bold", colour), *lines[1:]])
 
 
-def incident_text(record: IncidentRecord, width: int = 80, colour: bool = False) -> str:
-    """One incident: what was seen, decided and done, and how long each step took."""
+class ManifestFacts(NamedTuple):
+    """What a bundle's manifest adds for people; '' and () where it does not say."""
+
+    summary: str = ""
+    now: str = ""
+    for_good: str = ""
+    missing: tuple[str, ...] = ()
+    """Evidence that could not be had, and why."""
+
+
+def manifest_facts(manifest: Mapping[str, object]) -> ManifestFacts:
+    """From the JSON of a manifest, which may be of another version: what has another form is left out."""
+    advice = manifest.get("advice")
+    advice = advice if isinstance(advice, dict) else {}
+    collectors = manifest.get("collectors")
+    lines = [line for line in collectors if isinstance(line, dict)] if isinstance(collectors, list) else []
+    return ManifestFacts(
+        str(manifest.get("summary") or ""),
+        str(advice.get("now") or ""),
+        str(advice.get("for_good") or ""),
+        tuple(
+            f"{line.get('name')}: {line.get('status')}, {line.get('why')}"
+            for line in lines
+            if line.get("status") != "ok"
+        ),
+    )
+
+
+def incident_text(
+    record: IncidentRecord, sealed: ManifestFacts | None = None, width: int = 80, colour: bool = False
+) -> str:
+    """One incident: what was seen, decided and done, how long each step took, and what to do. `sealed`: of its bundle."""
     verdict = record.verdict or "not judged"
     facts = (
         ("incident", record.id),
@@ -140,4 +168,20 @@ def incident_text(record: IncidentRecord, width: int = 80, colour: bool = False)
         steps = [(clean(step), duration(s)) for step, s in sorted(record.seconds.items(), key=lambda item: item[1])]
         lines += ["", paint("Since the last progress", "bold", colour)]
         lines += [f"  {line}" for line in table(("step", "after"), steps)[1:]]
+    if sealed is not None:
+        lines += _sections(_sealed_sections(sealed, width), colour)
     return "\n".join(lines)
+
+
+def _sealed_sections(sealed: ManifestFacts, width: int) -> Iterator[tuple[str, list[str]]]:
+    yield "What it was", _paragraph(sealed.summary, width)
+    yield "What to do now", _paragraph(sealed.now, width)
+    yield "What to do for good", _paragraph(sealed.for_good, width)
+    yield "Not in the bundle", [line for missing in sealed.missing for line in _item(missing, width)]
+
+
+def _sections(sections: Iterable[tuple[str, list[str]]], colour: bool) -> Iterator[str]:
+    """Each with its heading; those without a body are left out."""
+    for title, body in sections:
+        if body:
+            yield from ("", paint(title, "bold", colour), *body)

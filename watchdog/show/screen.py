@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from watchdog.show.status import ProgramLine, Snapshot, is_stale, problems, program_problems
+from watchdog.show.problems import is_stale, problems, program_problems
+from watchdog.show.status import ProgramLine, Snapshot
 from watchdog.show.words import clean, duration, moment, number, paint, shorten, size, table
 
 HEAD: Final = ("PROGRAM", "PHASE", "LOG", "PROGRESS", "RSS", "FDS", "NEAREST RULE")
@@ -14,9 +15,9 @@ LEAST_NAME: Final = 12
 """Characters that a program's name keeps, however narrow the terminal is."""
 
 
-def render(found: Snapshot, width: int = 80, colour: bool = False) -> str:
-    """The whole screen, without a line end at its end. `width`: columns of the terminal."""
-    wrong = problems(found)
+def render(found: Snapshot, width: int = 80, colour: bool = False, gone: bool = False) -> str:
+    """The whole screen, without a line end at its end. `width`: columns of the terminal. `gone`: see `problems`."""
+    wrong = problems(found, gone)
     lines = [*_head(found, colour), "", *_programs(found["programs"], width, colour)]
     if wrong:
         lines += ["", paint("Problems:", "bold", colour), *(paint(f"  {clean(w)}", "red", colour) for w in wrong)]
@@ -33,7 +34,7 @@ def _head(found: Snapshot, colour: bool) -> Iterator[str]:
     up = {True: paint("up", "green", colour), False: paint("down", "red", colour), None: "not asked yet"}[
         supervisor["up"]
     ]
-    yield f"supervisord  {up}, {clean(supervisor['url'] or 'no address')}"
+    yield f"supervisord  {up}, {clean(supervisor['url'] or '-')}"
     host = found["host"]
     yield (
         f"host         {size(host['mem_available'])} of {size(host['mem_total'])} memory available, "

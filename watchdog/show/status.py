@@ -1,6 +1,6 @@
 """The daemon's last word on everything, as `watchdog status --json` prints it: made, written, read back.
 
-May read and write the one file it is told. Decides nothing; screen.py draws it.
+May read and write the one file it is told. Decides nothing; problems.py says what is wrong in it, screen.py draws it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,6 @@ from watchdog.model.world import Clock, Host, Look, Phase, Program, World
 from watchdog.show.distance import rule_states
 
 FORMAT: Final = 1
-STALE_INTERVALS: Final = 3
-"""A daemon that has not written for so many of its own writing intervals is dead or hung."""
-WRITTEN_EVERY_TICKS: Final = 2
-"""The daemon writes at every tick while something goes on, else at every second one."""
-STALE_LEAST: Final = 5.0
-"""Seconds: a loaded host may hold up a daemon with a very short interval for so long."""
 
 
 class HeartbeatAge(TypedDict):
@@ -316,63 +310,3 @@ _NOT_RUNNING: Final = (
     "Is `watchdog run` up, and with the same configuration (-c)? See `systemctl status worker-watchdog`."
 )
 _NOT_OURS: Final = "Start the daemon with this version of watchdog: it will be written anew."
-
-
-def is_stale(found: Snapshot) -> bool:
-    """The daemon should have written by now; with the default interval, half a minute."""
-    every = WRITTEN_EVERY_TICKS * found["daemon"]["interval_s"]
-    return found["age_s"] > max(STALE_INTERVALS * every, STALE_LEAST)
-
-
-def problems(found: Snapshot) -> list[str]:
-    """What is wrong, one sentence each, the worst first; empty: nothing. `status` exits 1 when there is one."""
-    host = [*_stale(found), *_supervisor_problems(found["supervisor"]), *_daemon_problems(found["daemon"])]
-    return host + [f"{line['program']}: {text}" for line in found["programs"] for text in program_problems(line)]
-
-
-def _stale(found: Snapshot) -> list[str]:
-    if not is_stale(found):
-        return []
-    return [f"The daemon has not written for {found['age_s']:.0f} s: dead or hung; what you see is its last word."]
-
-
-def _supervisor_problems(line: SupervisorLine) -> list[str]:
-    if line["up"] is not False:
-        return []
-    return [f"supervisord does not answer at {line['url'] or 'any known address'}: {line['why']}"]
-
-
-def _daemon_problems(line: DaemonLine) -> list[str]:
-    found = []
-    if line["capture_usable"] is False:
-        found.append(f"Stacks cannot be read: {line['capture_why']}")
-    if line["archive"]["writable"] is False:
-        archive = line["archive"]
-        found.append(
-            f"The archive {archive['directory']} cannot be written: {archive['why']}. Nothing is stopped then."
-        )
-    return found
-
-
-def program_problems(line: ProgramLine) -> list[str]:
-    """What is wrong with one program, in words, without its name."""
-    if line["mode"] is None:
-        return []
-    told = {flag: text for flag, text in _FLAG_PROBLEMS.items() if flag in line["flags"]}
-    if "unkillable" in told:
-        told.pop("start_owed", None)
-    if line["state"] in ("FATAL", "BACKOFF") and "start_owed" not in told:
-        told["state"] = f"supervisord says {line['state']}"
-    if line["verdict"] == "wedged" and "start_owed" not in told:
-        told["verdict"] = f"wedged ({line['kind'] or 'no known kind'}), incident {line['incident']}"
-    elif line["reported"]:
-        told["verdict"] = f"wedged, says {', '.join(line['reported'])}; reported, not restarted (`watchdog incidents`)"
-    return list(told.values())
-
-
-_FLAG_PROBLEMS: Final = {
-    "unkillable": "a process could not be killed; nothing else is tried until it dies",
-    "start_owed": "stopped by watchdog, and its start is owed",
-    "given_up": "given up: the rule's restarts are spent; `watchdog resume` tries again",
-    "blind": "blind: none of its stall groups can fire; give it a log of its own, or progress",
-}

@@ -254,7 +254,6 @@ def parse_answer(body: bytes, method: str) -> Any:
         TypeError,
         LookupError,
         ArithmeticError,
-        AttributeError,
     ) as error:
         return Fault(
             FaultKind.GARBLED, f"{method} was not answered in XML-RPC ({type(error).__name__}: {str(error)[:200]})"
