@@ -36,7 +36,7 @@ def fake_starttime_of(pid: int) -> int | None:
 @pytest.fixture(scope="module")
 def host() -> Iterator[Supervisord]:
     programs = {
-        "worker": {"command": "sleep 600", "startsecs": 0, "numprocs": 2},
+        "worker": {"command": "sleep 600", "startsecs": 0, "stopwaitsecs": 1, "numprocs": 2},
         "stubborn": {
             "command": """sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done'""",
             "startsecs": 0,

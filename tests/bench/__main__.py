@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.bench import host, meter
 from tests.supervisord import Supervisord
-from watchdog.procfs import raise_descriptor_limit
+from watchdog.procfile import raise_descriptor_limit
 from watchdog.supervisor import Fault
 
 MIB = 1024 * 1024

@@ -34,6 +34,7 @@ HIDDEN = [
     f'password = """{SECRET}\n{SECRET}"""',
     f"password='a\\'{SECRET}'",
     f"password='{SECRET}",
+    f"password: |\n    {SECRET}\n    {SECRET}\n",
     f"--password {SECRET} --user bob",
     f"--api-key={SECRET}",
     f"['worker', '--token', '{SECRET}', '--user', 'bob']",
@@ -145,6 +146,11 @@ def test_hides_a_known_value_also_cut_short_wrapped_or_escaped(text: str) -> Non
 
 def test_keeps_lines_where_a_value_was_wrapped_over_them() -> None:
     assert Redactor([KNOWN]).text(f"a {KNOWN[:20]}  │\n│ {KNOWN[20:]} b\nc") == f"a {MASK}\n b\nc"
+
+
+def test_a_yaml_block_ends_where_its_lines_do() -> None:
+    text = "a:\n  password: |-\n    hunter2\n      hunter2\n    hunter2\n  user: bob\n"
+    assert Redactor().text(text) == f"a:\n  password: |-\n    {MASK}\n  user: bob\n"
 
 
 def test_counts_by_kind() -> None:

@@ -25,7 +25,6 @@ STATE = {"statecode": 1, "statename": "RUNNING"}
         ("unix:///run/\0", "no absolute path"),
         ("unix:///" + "a" * 107, "more than 107 bytes"),
         ("https://localhost:9001", "allowed"),
-        ("http://localhost", "allowed"),
         ("http://localhost:0", "allowed"),
         ("http://localhost:99999", "Port out of range"),
         ("http://[::1:9001", "is no url"),
@@ -33,6 +32,7 @@ STATE = {"statecode": 1, "statename": "RUNNING"}
         ("http://local host:9001", "allowed"),
         ("http://localhost:9001/a b", "allowed"),
         ("ftp://anna:secret@localhost:9001", "allowed"),
+        ("http://anna:secret\uff0f@localhost:9001", "is no url"),
     ],
 )
 def test_what_is_no_url(url: str, says: str) -> None:
@@ -40,6 +40,10 @@ def test_what_is_no_url(url: str, says: str) -> None:
         Supervisor(url)
     assert says in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_port_may_be_missing() -> None:
+    assert parse_url("http://lab-7/").url == parse_url("http://lab-7:80").url == "http://lab-7:80"
 
 
 def test_the_longest_path_is_a_path() -> None:

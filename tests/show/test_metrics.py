@@ -212,6 +212,7 @@ def test_an_address_that_is_not_ours_is_an_error(host: str, port: int) -> None:
 
 
 def test_silent_clients_are_dropped_and_hold_up_nobody(monkeypatch: pytest.MonkeyPatch, serving: Serving) -> None:
+    assert metrics._Handler.timeout == metrics.CLIENT_TIMEOUT
     monkeypatch.setattr(metrics._Handler, "timeout", 0.3)
     silent = [socket.create_connection(("127.0.0.1", serving.port), timeout=10) for _ in range(metrics.CLIENTS)]
     try:

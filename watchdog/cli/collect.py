@@ -81,7 +81,7 @@ def _wait_for_bundle(state: Path, daemon: Snapshot, program: str, known: frozens
     while time.monotonic() < deadline:
         lives = daemon_lives(daemon)  # asked first: what it wrote before it ended still counts
         for record in _incidents(state).values():
-            if record.program == program and True and (record.bundle or record.outcome):
+            if record.program == program and record.id not in known and (record.bundle or record.outcome):
                 return record
         if not lives:
             raise Failure(f"the daemon (pid {daemon['daemon']['pid']}) ended meanwhile. See its log.", UNREACHABLE)

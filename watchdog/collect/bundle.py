@@ -6,6 +6,7 @@ seal() returns is true when it returns it: a path that it names is on disk, sync
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -141,9 +142,12 @@ def _write(incident: str, files: Sequence[File], manifest: Mapping[str, object],
     bundle = tar(stem, [*files, File("manifest.json", json_bytes(manifest))], now)
     name = stem + retention.BUNDLE
     beside = json_bytes({**manifest, "bundle": File(name, bundle).listed()})
-    retention.make_room(directory, places.keep, coming=1, room=len(bundle) + len(beside), now=now)
+    # Evidence comes before tidiness: when the old ones cannot be removed, the new one may still fit.
+    with contextlib.suppress(OSError):
+        retention.make_room(directory, places.keep, coming=1, room=len(bundle) + len(beside), now=now)
     archive.write_whole(directory, [(name, bundle), (stem + retention.MANIFEST, beside)])
-    retention.make_room(directory, places.keep, now=now, newest=stem)
+    with contextlib.suppress(OSError):
+        retention.make_room(directory, places.keep, now=now, newest=stem)
     return (directory / name).absolute()
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from watchdog import __version__
 from watchdog.collect import command, pyspy
-from watchdog.collect.gather import Found, failed, skipped
+from watchdog.collect.gather import Found, skipped
 
 PROC = Path("/proc")
 SHM = Path("/dev/shm")
@@ -199,6 +199,3 @@ def _remove_ipc(etc: Path) -> list[tuple[str, str]]:
             continue
         found += [(str(place), value) for value in re.findall(r"^\s*RemoveIPC\s*=\s*(\S+)", text, re.MULTILINE)]
     return found
-
-
-__all__ = ["Found", "failed", "host", "log", "logind", "shared_memory", "uids_of", "versions"]

@@ -42,6 +42,9 @@ _BLANKS = " \t\r" + "".join(map(chr, range(0x2500, 0x2580)))
 _WRAPPED = re.compile(rf"(?:[ \t{_BOX}]{{0,200}}\n[ \t{_BOX}]{{0,200}}[^\s\"'`{_BOX}]{{1,512}}){{1,4}}(?=[\"'`])")
 """One word on each further line, up to the closing quote: a value that a box has wrapped."""
 
+_BLOCK = re.compile(r"(?P<head>[|>][-+0-9]{0,2}[ \t]{0,16}\n(?P<indent>[ \t]{1,64}))[^\n]+\n?(?:(?P=indent)[^\n]*\n?)*")
+"""A YAML block: all lines that are indented as its first."""
+
 _KEPT = re.compile(r"(?:none|null|nil|true|false|undefined|\*{1,40}|\.\.\.)(?=[\s,;)\]}\"'`&<]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?(?=[\s,;)\]}:&]|$)")
 _LINE_NUMBER = re.compile(r"\d{1,6}(?=[\s,;)\]}:]|$)")
@@ -96,6 +99,9 @@ def _value(text: str, name: _Name) -> tuple[int, int] | None:
         return None
     if tight and _LINE_NUMBER.match(text, at):
         return None  # `in get_token:45`
+    block = _BLOCK.match(text, at)
+    if block is not None:
+        return block.end("head"), block.end() - text.endswith("\n", at, block.end())
     return _bare(text, name, sep)
 
 

@@ -45,14 +45,15 @@ class Address(NamedTuple):
 
 
 def parse_url(url: str) -> Address:
-    """`unix:///path` or `http://[user:password@]host:port[/path]`. Raises ValueError, which says what is allowed."""
+    """`unix:///path` or `http://[user:password@]host[:port][/path]`. Raises ValueError, which says what is allowed."""
     if url.startswith("unix://"):
         return _parse_unix(url)
     try:
         parts = urlsplit(url)
-        port = parts.port
+        port = 80 if parts.port is None else parts.port  # as supervisor's own clients do
     except ValueError as error:
-        raise ValueError(f"{_bare(url)!r} is no url: {error}; allowed: unix:///PATH or http://HOST:PORT") from None
+        why = "" if "@" in url else f": {error}"  # urlsplit's own words may quote the password
+        raise ValueError(f"{_bare(url)!r} is no url{why}; allowed: unix:///PATH or http://HOST:PORT") from None
     if parts.scheme != "http" or not parts.hostname or not port or not _clean(parts):
         raise ValueError(f"{_bare(url)!r} is no supervisord url; allowed: unix:///PATH or http://HOST:PORT")
     path = parts.path if parts.path.strip("/") else "/RPC2"
