@@ -415,6 +415,21 @@ def test_a_reused_pid_is_noticed_without_descriptors(tmp_path: Path, monkeypatch
     proc.close()
 
 
+def test_what_was_kept_of_a_child_is_not_used_for_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procfile, "RESERVED", 1 << 40)
+    record(tmp_path, 9, children=(10,))
+    directory = record(tmp_path, 10, ppid=9, start=600, cpu=500)
+    proc = Procfs(tmp_path)
+    proc.tree(Identity(9, 500), 1.0)
+    (directory / "stat").write_bytes(stat_line(10, ppid=9, start=900, cpu=700))
+    assert [sample.pid for sample in proc.tree(Identity(9, 500), 2.0)] == [9]
+    fresh = proc.tree(Identity(9, 500), 3.0)[1]
+    assert (fresh.identity, fresh.cores) == (Identity(10, 900), None)
+    proc.close()
+
+
 def test_a_process_that_is_none_is_gone(tmp_path: Path) -> None:
     (tmp_path / "9").mkdir()
     (tmp_path / "9" / "stat").write_text("nonsense")

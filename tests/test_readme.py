@@ -82,6 +82,11 @@ def test_the_example_is_valid_and_holds_the_defaults(tmp_path: Path) -> None:
     assert found.supervisor.timeout == plain.supervisor.timeout
 
 
+def test_the_kinds_are_those_of_the_signatures() -> None:
+    told = {cells[0].strip("`"): cells[1] for cells in rows("and what their verdict is:")}
+    assert told == {s.kind: s.verdict for s in config.load_signatures(())}
+
+
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"(?<![\w/])(?:systemd|rules|tests)/[\w./-]+\w", TEXT))))
 def test_the_files_it_names_are_there(path: str) -> None:
     assert (ROOT / path).exists()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.bench import host, meter
@@ -18,6 +18,8 @@ from watchdog.procfile import raise_descriptor_limit
 from watchdog.supervisor import Fault
 
 MIB = 1024 * 1024
+SHOWN = 0.05
+"""Microseconds; threads that cost less are left out."""
 ROW = "{minute:>7} {ticks:>6} {cost:>17} {rss:>8} {descriptors:>12} {children:>11}"
 
 
@@ -50,8 +52,10 @@ def run(size: host.Size, minutes: float) -> None:
     with host.workers(size) as supervisord, host.daemon(supervisord, size) as daemon:
         print(ROW.format(minute="minute", ticks="ticks", cost="us/process/tick", rss="RSS MiB", descriptors="descriptors",
                          children="children s"), flush=True)  # fmt: skip
+        before = meter.thread_seconds(daemon.pid)
         readings = list(measure(daemon.pid, supervisord.directory, size, minutes))
         cost = conclude(readings, size)
+        print_threads(daemon.pid, before, readings[-1].ticks - readings[0].ticks, size)
         compare(supervisord, cost)
 
 
@@ -89,6 +93,15 @@ def conclude(readings: list[meter.Reading], size: host.Size) -> float | None:
     print(f"CPU of the daemon: {(last.cpu - first.cpu) / seconds * 100:.2f} % of a core over {seconds:.0f} s")
     print(f"RSS: {first.rss / MIB:.1f} MiB at the first tick, {last.rss / MIB:.1f} MiB at the end")
     return cost
+
+
+def print_threads(pid: int, before: Mapping[int, float], ticks: int, size: host.Size) -> None:
+    """Which of the daemon's threads that cost is; a thread that has ended meanwhile is missing."""
+    names = meter.thread_names(pid)
+    for tid, seconds in sorted(meter.thread_seconds(pid).items(), key=lambda item: -item[1]):
+        spent = (seconds - before.get(tid, 0.0)) / max(ticks, 1) / size.total * 1e6
+        if spent >= SHOWN:
+            print(f"  {spent:5.1f} us  thread {names.get(tid, tid)}")
 
 
 def compare(supervisord: Supervisord, cost: float | None) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from pathlib import Path
 from watchdog.procfs import Procfs, identity_of
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PATH = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"}
 ROUNDS = 20
 """Of each micro benchmark; the best one counts, since the host's other work only ever adds."""
 
@@ -49,6 +53,23 @@ def microseconds(begin: Reading, end: Reading, processes: int) -> float | None:
     """CPU of the daemon per process and tick, between two readings; None: no tick came between."""
     made = end.ticks - begin.ticks
     return (end.cpu - begin.cpu) / made / processes * 1e6 if made else None
+
+
+def thread_seconds(pid: int) -> dict[int, float]:
+    """CPU seconds of each living thread, by its kernel id."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_bytes().rpartition(b")")[2].split()
+        found[int(task.name)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+    return found
+
+
+def thread_names(pid: int) -> dict[int, str]:
+    """What Python calls each thread, by its kernel id; asked of py-spy, since CPython does not tell the kernel before 3.14."""
+    dump = subprocess.run(
+        ["py-spy", "dump", "--json", "--nonblocking", "--pid", str(pid)], check=True, capture_output=True, env=_PATH
+    )
+    return {thread["os_thread_id"]: thread["thread_name"] or "unnamed" for thread in json.loads(dump.stdout)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pytest
 
 from watchdog.demo.story import WorkerLog, read_log
 
@@ -25,9 +24,12 @@ def worker(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
     finally:
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         for member in family:
-            member.kill()
+            if "resource_tracker" not in " ".join(
+                member.cmdline()
+            ):  # it ends last, and removes the semaphores of the others
+                member.kill()
         process.wait()
-        psutil.wait_procs(family[1:], timeout=5)
+        assert not psutil.wait_procs(family[1:], timeout=5)[1]
 
 
 def log_of(tmp_path: Path) -> WorkerLog:
@@ -41,11 +43,10 @@ def wait_for_batches(tmp_path: Path, count: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("context", ["fork", "forkserver"])
-def test_a_lost_batch_ends_all_work(tmp_path: Path, context: str) -> None:
+def test_a_lost_batch_ends_all_work(tmp_path: Path) -> None:
     """Those that were fetched already still come; then nothing, at no CPU, and nobody has ended."""
     fault = tmp_path / "fault"
-    with worker(tmp_path, "batches", "--every", "0.1", "--context", context, "--lose-when", str(fault)) as process:
+    with worker(tmp_path, "batches", "--every", "0.1", "--lose-when", str(fault)) as process:
         wait_for_batches(tmp_path, 2)
         fault.touch()
         wait_for_batches(tmp_path, 4)

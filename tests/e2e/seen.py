@@ -1,8 +1,11 @@
-"""What the end-to-end tests look at: processes, logs, bundles, and when each step of a restart was. Changes nothing."""
+"""What the end-to-end tests look at: processes, logs, bundles, and when each step of a restart was; how they end workers."""
 
 from __future__ import annotations
 
 import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,6 +37,32 @@ def family(pid: int) -> list[psutil.Process]:
     """A process and all of its descendants, as they are now."""
     main = psutil.Process(pid)
     return [main, *main.children(recursive=True)]
+
+
+@contextmanager
+def tidy(host: Supervisord) -> Iterator[Supervisord]:
+    """At the end, all processes but the resource trackers of multiprocessing end first: those then remove the named semaphores
+    of their worker from /dev/shm. Killed with the others, as `host.close` does with whatever is left, they could not.
+    """
+    try:
+        yield host
+    finally:
+        supervisord = psutil.Process(host.pid)
+        supervisord.terminate()
+        with suppress(psutil.TimeoutExpired):
+            supervisord.wait(8)
+        until = time.monotonic() + 5
+        while (left := host.descendants()) and time.monotonic() < until:
+            for pid in left:
+                _kill_but_tracker(pid)
+            time.sleep(0.05)
+
+
+def _kill_but_tracker(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if "resource_tracker" not in " ".join(process.cmdline()):
+            process.kill()
 
 
 def living(processes: list[psutil.Process]) -> list[psutil.Process]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import Daemon, daemon
-from tests.e2e.seen import assert_sealed_before_the_stop, count, log_of
+from tests.e2e.seen import assert_sealed_before_the_stop, count, log_of, tidy
 from tests.supervisord import StartSupervisord, Supervisord, supervisord_fixture
 from watchdog.demo import worker
 
@@ -45,8 +45,9 @@ def processes(kind: str) -> list[str]:
 
 
 @pytest.fixture
-def host(supervisord: StartSupervisord, tmp_path: Path) -> Supervisord:
-    return supervisord(programs(tmp_path), f"[group:mixed]\nprograms={','.join(KINDS)}")
+def host(supervisord: StartSupervisord, tmp_path: Path) -> Iterator[Supervisord]:
+    with tidy(supervisord(programs(tmp_path), f"[group:mixed]\nprograms={','.join(KINDS)}")) as started:
+        yield started
 
 
 @pytest.fixture

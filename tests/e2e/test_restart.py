@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.daemons import Daemon, daemon
-from tests.e2e.seen import assert_sealed_before_the_stop, bundle_texts, count, family, living, log_of, step_at
+from tests.e2e.seen import assert_sealed_before_the_stop, bundle_texts, count, family, living, log_of, step_at, tidy
 from tests.supervisord import Supervisord
 from watchdog.demo import worker
 from watchdog.model.record import IncidentRecord
@@ -61,7 +61,8 @@ class Run:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("faults")
-    with Supervisord(programs(folder), "[group:ami]\nprograms=twin,server,reported") as host, daemon(host) as watched:
+    groups = "[group:ami]\nprograms=twin,server,reported"
+    with Supervisord(programs(folder), groups) as host, tidy(host), daemon(host) as watched:
         watched.config.write_text(watched.config.read_text().replace("programs:\n", REPORT))
         watched.start()
         names = (FORK, SIBLING, SERVER, REPORTED)

@@ -12,7 +12,17 @@ from contextlib import contextmanager
 import pytest
 
 from tests.daemons import Daemon, daemon
-from tests.e2e.seen import PROGRAMS, assert_sealed_before_the_stop, bundle_texts, count, family, living, log_of, step_at
+from tests.e2e.seen import (
+    PROGRAMS,
+    assert_sealed_before_the_stop,
+    bundle_texts,
+    count,
+    family,
+    living,
+    log_of,
+    step_at,
+    tidy,
+)
 from tests.supervisord import StartSupervisord, Supervisord, supervisord_fixture
 from watchdog.model.record import IncidentRecord
 
@@ -38,8 +48,7 @@ def prod(*options: str, **section: object) -> dict[str, dict[str, object]]:
 def watched(
     supervisord: StartSupervisord, programs: dict[str, dict[str, object]]
 ) -> Iterator[tuple[Supervisord, Daemon]]:
-    host = supervisord(programs, "[group:ami]\nprograms=prod")
-    with daemon(host) as made:
+    with tidy(supervisord(programs, "[group:ami]\nprograms=prod")) as host, daemon(host) as made:
         made.start()
         yield host, made
         assert made.end() == 0

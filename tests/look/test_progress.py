@@ -208,6 +208,7 @@ def test_hostile_names_do_not_leave_the_directory(name: str) -> None:
 
 def test_a_refused_name_is_unknown_and_said(watched: Watched) -> None:
     assert path_of("/run/{group}{process}/x", INFO._replace(group=".", name="."), IDENT) is None
+    assert path_of("/run/{group}", INFO._replace(group="../x"), IDENT) == "/run/.._x"
     seen = watched.file.look(None, watched.began_ns)
     assert seen.progress is None
     assert seen.trouble is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -26,7 +27,7 @@ from watchdog.judge.decide import decide
 from watchdog.judge.resume import settle
 from watchdog.judge.verify import under_way
 from watchdog.logfmt import format_line
-from watchdog.model.event import Event, Reloaded, SupervisorAnswered, Unobserved
+from watchdog.model.event import Event, Observed, Reloaded, SupervisorAnswered, Unobserved
 from watchdog.model.rule import Ruleset
 from watchdog.model.vitals import Vitals
 from watchdog.model.world import Phase, Program, World
@@ -75,6 +76,9 @@ class Loop:
         remembered: JournalState | None = None,
     ) -> None:
         self.items = items
+        self.looks: deque[Observed] = deque()
+        """Looks of the tick under way. Laid down without waking this thread, since 200 wake-ups cost more than 200 looks; whatever
+        wakes it, the end of the tick at the latest, has them decided on first."""
         self.rules = rules
         self.world = world
         self.vitals = vitals
@@ -107,7 +111,12 @@ class Loop:
             if self._ticks is not None and time.monotonic() >= self._deadline:
                 self._overdue()
 
+    def _take_looks(self) -> None:
+        while self.looks:
+            self._event(self.looks.popleft())
+
     def _take(self, item: Item) -> None:
+        self._take_looks()
         if isinstance(item, TickBegan):
             self._waiting = set(item.names)
             self._deadline = item.at + PATIENCE * self.rules.interval
@@ -174,6 +183,7 @@ class Loop:
 
     def _overdue(self) -> None:
         """The looking thread is late, or stuck: what was not looked at is unknown, and deciding goes on."""
+        self._take_looks()
         now, wall = time.monotonic(), time.time()
         for name in sorted(self._waiting):
             self._event(Unobserved(now, wall, name, "the look did not come back in time"))

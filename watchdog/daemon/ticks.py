@@ -42,17 +42,25 @@ class MainGone:
     """A main process ended since supervisord was last asked."""
 
 
-Posted = TickBegan | TickEnded | MainGone | HostObserved | Observed | Requested | Malformed
+Posted = TickBegan | TickEnded | MainGone | HostObserved | Requested | Malformed
 
 
 class Ticks:
     """Looks at the programs that `watch` was last told of."""
 
-    def __init__(self, looker: Looker, history: History, runtime: Path, post: Callable[[Posted], None]) -> None:
+    def __init__(
+        self,
+        looker: Looker,
+        history: History,
+        runtime: Path,
+        post: Callable[[Posted], None],
+        lay: Callable[[Observed], None],
+    ) -> None:
         self.history = history
         self._looker = looker
         self._runtime = runtime
         self._post = post
+        self._lay = lay
         self._told: tuple[Mapping[str, ProcessInfo], Ruleset] | None = None
         self._taken: object = None
         self._wake = threading.Event()
@@ -109,7 +117,7 @@ class Ticks:
         seen = self._looker.look(rules.policy_for(name), info, time.monotonic())
         event = Observed(time.monotonic(), time.time(), seen)
         self.history.append(event.at, seen)
-        self._post(event)
+        self._lay(event)
 
 
 def _as_event(

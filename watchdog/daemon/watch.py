@@ -24,7 +24,7 @@ from watchdog.daemon.ticks import Ticks
 from watchdog.journal import Journal
 from watchdog.look.history import History
 from watchdog.look.observe import Looker
-from watchdog.model.event import Terminating
+from watchdog.model.event import Observed, Terminating
 from watchdog.model.observation import ProcessInfo
 from watchdog.model.vitals import Vitals
 from watchdog.model.world import World
@@ -62,7 +62,7 @@ class Watch:
         self._poller = Poller(config.supervisor, items.put)
         self._poller.on_found = self._found
         history = History(rules.interval)
-        self._ticks = Ticks(Looker(Procfs()), history, config.runtime, items.put)
+        self._ticks = Ticks(Looker(Procfs()), history, config.runtime, items.put, self._lay)
         self._health = HealthChecks(config.archive.directory, items.put)
         self._scribe = Scribe(config.runtime)
         self.performer = Performer(self._means(config, journal, history))
@@ -72,6 +72,9 @@ class Watch:
         )  # fmt: skip
         self._loop.on_config = self._configured
         self._config = config
+
+    def _lay(self, look: Observed) -> None:
+        self._loop.looks.append(look)
 
     def _means(self, config: Config, journal: Journal, history: History) -> Means:
         return Means(

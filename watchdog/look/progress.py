@@ -164,11 +164,12 @@ def _number(value: object) -> int | None:
 def path_of(template: str, info: ProcessInfo, ident: Identity) -> str | None:
     """The file of this process; None where its names would lead out of the directory that the template names.
 
-    `/`, NUL and `..` in names become `_`: supervisord refuses some of them, a server that only claims to be one may send any.
+    `/` and NUL in names become `_`, and a part of the path that becomes `..` is refused: supervisord's own names hold neither, but
+    a server that only claims to be one may send any.
     """
     names = {"program": info.program, "group": info.group, "process": info.name, "pid": str(ident.pid)}
     path = template
     for name, value in names.items():
-        path = path.replace("{" + name + "}", value.replace("/", "_").replace("\0", "_").replace("..", "__"))
+        path = path.replace("{" + name + "}", value.replace("/", "_").replace("\0", "_"))
     climbs = path.split("/").count("..") != template.split("/").count("..")
     return None if climbs else path
