@@ -16,6 +16,7 @@ from watchdog import units
 from watchdog.model.rule import CommonCause, HostLimits, Idle, Level, Progress
 from watchdog.problems import Invalid, show
 from watchdog.structure import Schema, list_of
+from watchdog.supervisor import parse_url
 
 _LEAST: Final = 20
 """Bundles that retention leaves alone whatever the disk says."""
@@ -117,6 +118,10 @@ def read_url(value: object) -> str:
         # Such a url would stand in logs, `status` and bundles.
         raise Invalid("a user or password in the url", "a url without", "they have keys of their own: user, password")
     if re.fullmatch(r"unix:///\S+", url) or _is_http(url):
+        try:
+            parse_url(url)
+        except ValueError as error:  # a socket's path of more than 107 bytes, a host that no header can carry
+            raise Invalid(show(url), "unix:///PATH, http://HOST:PORT", str(error)) from error
         return url
     hint = f"did you mean 'unix://{url}'?" if url.startswith("/") else ""
     raise Invalid(show(url), "unix:///PATH, http://HOST:PORT", hint)

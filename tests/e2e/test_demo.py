@@ -121,6 +121,15 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_directory_that_supervisord_cannot_name_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "100%"
+    with demo(folder) as process:
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "no path with a % or ;" in err
+    assert not folder.exists()
+
+
 def test_without_supervisor_it_says_what_to_install() -> None:
     """As where only the daemon is installed: None in sys.modules stands for a module that cannot be found."""
     program = "import sys; sys.modules['supervisor'] = None; from watchdog.cli import main; main(['demo'])"

@@ -71,16 +71,18 @@ def _folder(keep: Path | None) -> Path:
     """A new folder, or the empty one that was asked for. Raises Failure."""
     if keep is None:
         return _writable_name(Path(tempfile.mkdtemp(prefix="watchdog-demo-")))
+    _writable_name(keep.resolve())
     try:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise Failure(f"--keep {keep}: this directory is not empty; name a new one.", USAGE)
     except OSError as error:
         raise Failure(f"--keep {keep}: {error.strerror}; name a directory that you can write.", USAGE) from error
-    return _writable_name(keep.resolve())
+    return keep.resolve()
 
 
 def _writable_name(folder: Path) -> Path:
+    """The folder. Raises Failure (2) when supervisord's configuration cannot name it."""
     from watchdog.demo.stage import UNWRITABLE
 
     if any(letter in str(folder) for letter in UNWRITABLE):

@@ -130,7 +130,7 @@ def _closing(text: str, opened: re.Match[str]) -> int:
         return end
     end = at + len(text[at:end].rstrip(_BLANKS))
     wrapped = _WRAPPED.match(text, end)
-    return wrapped.end() if wrapped else end
+    return wrapped.end() if wrapped and text.startswith(quote, wrapped.end()) else end
 
 
 @lru_cache(maxsize=64)

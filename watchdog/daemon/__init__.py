@@ -83,7 +83,7 @@ class _Run:
         kept = journal.state
         self._open = interrupted(kept.incidents, kept.transactions)
         at, wall = time.monotonic(), time.time()
-        self._world = resume(kept.transactions, kept.incidents, kept.restarts, boot_id(), at, wall)
+        self._world = resume(kept.transactions, kept.incidents, kept.restarts, kept.pauses, boot_id(), at, wall)
         self._vitals = Vitals(pid=os.getpid(), started_wall=wall, totals=journal.totals)
         if kept.unread:
             _log.warning(

@@ -145,7 +145,9 @@ class Loop:
         self._pace()
 
     def _answered(self, event: SupervisorAnswered) -> None:
-        self.vitals = replace(self.vitals, rpc_seconds=self._rpc_seconds())
+        supervisor = self._poller.supervisor
+        if supervisor is not None:
+            self.vitals = replace(self.vitals, rpc_seconds=supervisor.rpc_seconds, supervisor_url=supervisor.url)
         if self._remembered is not None:
             kept, self._remembered = self._remembered, None
             self.world = settle(self.world, kept.pauses, kept.given_up, kept.cooldowns, event.at, event.wall)
@@ -154,10 +156,6 @@ class Loop:
         if not self._matched:
             self._matched = True
             self._warn_unmatched(event)
-
-    def _rpc_seconds(self) -> float | None:
-        supervisor = self._poller.supervisor
-        return supervisor.rpc_seconds if supervisor is not None else None
 
     def _warn_unmatched(self, event: SupervisorAnswered) -> None:
         for policy in self.rules.policies:

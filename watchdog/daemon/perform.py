@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from watchdog.act.notify import notify
-from watchdog.act.reap import reap
+from watchdog.act.reap import Reaping, reap
 from watchdog.act.restart import kill, start, stop
 from watchdog.collect import logs
 from watchdog.collect.bundle import Places, Sources, seal
@@ -37,7 +37,7 @@ from watchdog.model.action import (
 )
 from watchdog.model.event import BundleSealed, Event, KillSent, Persisted, Reaped, StacksDumped, StartSent, StopSent
 from watchdog.model.evidence import Dump, LogLines
-from watchdog.model.observation import ProcessInfo
+from watchdog.model.observation import Identity, ProcessInfo
 from watchdog.model.world import Sealed
 from watchdog.procfs import identity_of, walk
 from watchdog.supervisor import Fault, Supervisor
@@ -64,8 +64,16 @@ class Means:
     config_text: str = ""
 
 
+def _identity(pid: int) -> Identity | None:
+    """Who has this pid; None: nobody, or it cannot be told, which is no reason to end (out of descriptors, for example)."""
+    try:
+        return identity_of(pid)
+    except OSError:
+        return None
+
+
 def _started_at(pid: int) -> int | None:
-    found = identity_of(pid)
+    found = _identity(pid)
     return found.starttime if found else None
 
 
@@ -146,8 +154,8 @@ class Performer:
         dumps: list[Dump] = []
         for number in range(action.dumps):
             time.sleep(max(began + number * action.every - time.monotonic(), 0.0))
-            if identity_of(action.ident.pid) != action.ident:
-                troubles.append("the process is gone")
+            if _identity(action.ident.pid) != action.ident:
+                troubles.append(f"pid {action.ident.pid} is gone, or /proc does not tell when it began")
                 break
             at_s = round(time.monotonic() - began, 3)
             tree = walk(action.ident.pid)
@@ -202,7 +210,10 @@ class Performer:
     def _reap(self, action: ReapTree) -> Reaped:
         own = supervisord_pid(self.means.supervisor())
         never = frozenset({os.getpid(), *([own] if own else [])})
-        done = reap(action.tree, action.boot_id, action.orphans, never=never)
+        try:
+            done = reap(action.tree, action.boot_id, action.orphans, never=never)
+        except OSError as error:
+            done = Reaping((), action.tree, f"survivors could not be looked for: {error.strerror}")
         return Reaped(
             time.monotonic(), time.time(), action.program, action.incident, done.ended, done.left, done.detail
         )

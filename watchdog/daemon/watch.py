@@ -66,6 +66,7 @@ class Watch:
         self._health = HealthChecks(config.archive.directory, items.put)
         self._scribe = Scribe(config.runtime)
         self.performer = Performer(self._means(config, journal, history))
+        vitals = replace(vitals, archive_directory=str(config.archive.directory), supervisor_url=config.supervisor.url)
         self._loop = Loop(
             items, rules, world, vitals, self.performer, self._poller, notifier,
             ticks=self._ticks, scribe=self._scribe, remembered=journal.state,
@@ -180,6 +181,7 @@ class Watch:
         self.performer.means.places = _places(config)
         self.performer.means.config_text = _text_of(config)
         self._health.archive = config.archive.directory
+        self._loop.vitals = replace(self._loop.vitals, archive_directory=str(config.archive.directory))
 
 
 def _places(config: Config) -> Places:

@@ -104,7 +104,7 @@ def _step(stage: Stage, story: Story, at_s: float, tell: Watcher) -> str | None:
     if isinstance(snapshot, status.Unreadable):
         return None  # the daemon has not written yet
     if snapshot["daemon"]["capture_usable"] is False:
-        raise Unusable(f"the stacks of processes cannot be read here: {snapshot['daemon']['capture_why']}")
+        raise Unusable(f"no stack can be read. {snapshot['daemon']['capture_why']}")
     was_ready = story.ready
     seen = _look(stage, snapshot, at_s, was_ready)
     story.look(seen)

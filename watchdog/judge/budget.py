@@ -55,7 +55,8 @@ def _holds_slot(program: Program) -> bool:
     if program.phase is Phase.STARTING:
         # An owed start, tried anew, needs no slot and holds none: its program is down already, and waiting would keep it down.
         return program.restarting is None or program.restarting.transaction.tries == 0
-    return program.incident is not None and program.incident.intent != "none"
+    # An intent is a promise of the slot; later phases keep their incident, and hold nothing.
+    return program.phase is Phase.COLLECTING and program.incident is not None and program.incident.intent != "none"
 
 
 def suspect(ends: Iterable[ConfirmEnd], around: float, watched: int, limits: HostLimits) -> frozenset[str]:

@@ -11,6 +11,7 @@ from watchdog.judge import budget
 from watchdog.judge.confirm import GRACE
 from watchdog.judge.incident import VETO_MOST, cleared, veto
 from watchdog.judge.turn import OPERATOR, Turn
+from watchdog.model.action import Say
 from watchdog.model.event import BundleSealed
 from watchdog.model.record import GivenUpRecord, RestartRecord
 from watchdog.model.rule import Level, Rule
@@ -47,30 +48,33 @@ def bundle_sealed(turn: Turn, event: BundleSealed) -> None:
 
 
 def unwritten(turn: Turn, rule: Rule | None, error: str, detail: str) -> None:
-    """Neither evidence nor intent: leave it, say so, and try again after the cooldown."""
+    """Neither evidence nor intent: leave it, say so, and try again after the cooldown; what an operator asked for, not again."""
     incident = turn.program.incident
     assert incident is not None
     cooldown = rule.limits.cooldown if rule else VETO_MOST
-    turn.go(Phase.COOLDOWN, detail, "error", notice=True, error=error, again_s=cooldown)
+    if incident.rule == OPERATOR:
+        turn.go(Phase.WATCHING, detail, "error", error=error)
+    else:
+        turn.go(Phase.COOLDOWN, detail, "error", notice=True, error=error, again_s=cooldown)
     turn.close(incident, "vetoed", f"{detail}: {error}")
     turn.set(incident=None, until=turn.at + cooldown)
 
 
-def _report(turn: Turn, why: str) -> None:
-    """Reported. A wedge latches, one stall being one incident; an unknown verdict is filed once and confirmed anew."""
+def _report(turn: Turn, why: str, *, page: bool = True) -> None:
+    """Reported. Only a wedge latches, one stall being one incident; any other verdict is filed once and confirmed anew."""
     incident = turn.program.incident
     assert incident is not None and incident.diagnosis is not None
     would = f"would have done: {incident.would}" if incident.would > incident.level else "reported"
-    if incident.diagnosis.verdict == "unknown" and incident.rule != OPERATOR and not why:
+    if incident.diagnosis.verdict != "wedged" and incident.rule != OPERATOR:
         turn.set_incident(filed=True)
-        veto(turn, f"the verdict is unknown; {would}")
+        veto(turn, why or f"the verdict is {incident.diagnosis.verdict}; {would}")
         return
     told = incident.rule != OPERATOR
     turn.go(
         Phase.WATCHING,
         why or would,
         "warning" if told else "info",
-        notice=told,
+        notice=told and page,
         outcome="reported",
         verdict=incident.diagnosis.verdict,
         kind=incident.diagnosis.kind,
@@ -88,7 +92,8 @@ def collecting(turn: Turn) -> None:
     if rule is None:
         cleared(turn, "the rule is not asked for this program any more")
         return
-    status = turn.status(incident.rule)
+    # A program that went blind meanwhile is reported at most: its idle CPU does not stand in for silence before a stop.
+    status = turn.status(incident.rule, blind=incident.level is not Level.RESTART)
     if status in (Status.CLEAR, Status.ABSENT):
         cleared(turn, "work went on before anything was stopped")
         return
@@ -112,8 +117,9 @@ def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
     span = limits.common_cause.within
     outside = incident.diagnosis is None or incident.diagnosis.cause != "inside"
     confirmed = incident.confirmed if incident.confirmed is not None else at
-    if outside and _suspects(turn, confirmed):
-        _report(turn, "a common cause is suspected: several programs stalled within a minute; nothing was restarted")
+    shared = _suspects(turn, confirmed) if outside else frozenset()
+    if shared:
+        _suspect_host(turn, shared)
         return
     own = budget.rule_free_at(rule, incident.program, host.restarts, at)
     if own > at:
@@ -123,6 +129,7 @@ def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
         (outside and at < confirmed + span, "for other programs that may share the cause"),
         (budget.cooled_at(rule, incident.program, host.restarts) > at, "for the cooldown of the last restart"),
         (budget.host_free_at(limits, host.restarts, at) > at, "for the host's budget of restarts"),
+        (not _known_to_supervisord(turn, incident), "for supervisord to tell of this process"),
         (not may_stop(turn), "for supervisord to answer, and for two looks after that"),
         (host.terminating, "for nothing: the watchdog is ending"),
         (budget.slots_taken(turn.others) >= limits.restarts_at_once, "for the restart slot"),
@@ -136,11 +143,25 @@ def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
 
 
 def _suspects(turn: Turn, confirmed: float) -> frozenset[str]:
-    watched = [
-        p for p in turn.others if p.info is not None and p.info.pid and turn.rules.policy_for(p.name) is not None
-    ]
+    everyone = (turn.program, *turn.others)
+    watched = [p for p in everyone if p.info is not None and p.info.pid and turn.rules.policy_for(p.name) is not None]
     named = budget.suspect(turn.host.confirm_ends, confirmed, len(watched), turn.rules.limits)
     return named if turn.program.name in named else frozenset()
+
+
+def _suspect_host(turn: Turn, named: frozenset[str]) -> None:
+    """Not this program but the host is suspected: one page for all that share the cause, and a report of each."""
+    told = turn.host.common_cause_told
+    why = "a common cause is suspected: several programs stalled at once; nothing was restarted"
+    if told is None or turn.at - told > turn.rules.limits.common_cause.within:
+        turn.actions.append(Say("error", None, None, why, (("programs", ",".join(sorted(named))),), notice=True))
+    turn.host = replace(turn.host, common_cause_told=turn.at)
+    _report(turn, why, page=False)
+
+
+def _known_to_supervisord(turn: Turn, incident: Incident) -> bool:
+    """supervisord's newest word is on this process, so its start time may stand for it in the transaction."""
+    return turn.program.info is not None and turn.program.info.pid == incident.ident.pid
 
 
 def may_stop(turn: Turn) -> bool:

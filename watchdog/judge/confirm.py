@@ -71,14 +71,15 @@ def _judge(turn: Turn, incident: Incident, evidence: Evidence, diagnosis: Diagno
     level = min(would, turn.policy.mode) if incident.rule != OPERATOR else would
     suspected = diagnosis.verdict == "unknown" or (diagnosis.verdict == "wedged" and diagnosis.cause != "inside")
     ever = turn.look is not None and (turn.look.log.changes > 0 or turn.look.progress.changes > 0)
-    end = ConfirmEnd(turn.at, turn.program.name, suspect=suspected and ever and not against)
+    counts = suspected and ever and diagnosis.moved is not True and incident.rule != OPERATOR
+    end = ConfirmEnd(turn.at, turn.program.name, suspect=counts)
     recent = (e for e in turn.host.confirm_ends if e.at > turn.at - 2 * turn.rules.limits.common_cause.within)
     turn.host = replace(turn.host, confirm_ends=(*recent, end))
     turn.set_incident(evidence=evidence, diagnosis=diagnosis, confirmed=turn.at, level=level, would=would)
     turn.mark("diagnosed")
     turn.trace(f"verdict {diagnosis.verdict}, kind {diagnosis.kind}: {diagnosis.summary}")
-    if against or (diagnosis.verdict == "unknown" and level is Level.REPORT and incident.filed):
-        veto(turn, against or "the verdict is still unknown, and was reported")
+    if against or (diagnosis.verdict != "wedged" and level is Level.REPORT and incident.filed):
+        veto(turn, against or f"the verdict is still {diagnosis.verdict}, and was reported")
         return
     _collect(turn, rule, diagnosis)
 

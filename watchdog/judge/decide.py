@@ -82,8 +82,7 @@ def _answer(turn: Turn, event: _Answer) -> None:
         restart.stop_sent(turn, event)
         turn.actions.append(AskSupervisor())
     elif isinstance(event, KillSent):
-        if event.error:
-            turn.say("warning", "KILL was not taken", why=event.error)
+        restart.kill_sent(turn, event)
     elif isinstance(event, Reaped):
         restart.reaped(turn, event)
     elif isinstance(event, StartSent):
@@ -326,14 +325,29 @@ def _requested(turn: Turn, event: Requested) -> None:
         turn.say("warning", "paused", for_s=event.for_, why=event.why)
         _step_back(turn, "paused by an operator")
     else:
-        turn.set(paused_until_wall=None, paused_why="")
-        turn.persist(PauseRecord(turn.program.name, None))
-        turn.say("info", "resumed by an operator")
+        _resume_by_hand(turn)
+        if turn.program.phase is Phase.GIVEN_UP:
+            _leave(turn, "resumed by an operator")
+
+
+def _resume_by_hand(turn: Turn) -> None:
+    """The pause is over, and so is having given up."""
+    turn.set(paused_until_wall=None, paused_why="")
+    turn.persist(PauseRecord(turn.program.name, None))
+    turn.say("info", "resumed by an operator")
+    if turn.program.phase is Phase.GIVEN_UP:
+        _leave(turn, "resumed by an operator")
 
 
 def _collect_by_hand(turn: Turn) -> None:
-    if turn.program.phase is not Phase.WATCHING or turn.look is None or turn.look.ident is None:
-        why = "it is not running" if turn.look is None or turn.look.ident is None else f"it is in {turn.program.phase}"
+    gone = turn.look is None or turn.look.ident is None
+    refusals = (
+        (turn.policy is None, "no entry of the configuration matches it, so it is not touched"),
+        (gone, "it is not running"),
+        (turn.program.phase is not Phase.WATCHING, f"it is in {turn.program.phase}"),
+    )
+    why = next((text for so, text in refusals if so), "")
+    if why:
         turn.say("warning", "cannot collect now", why=why)
         return
     watching.open_incident(turn, Firing(OPERATOR, MANUAL_GROUP))

@@ -118,12 +118,13 @@ def about_silence(group: Group) -> bool:
     return any(isinstance(d, Unchanged) for d in group.all)
 
 
-def rule_status(rule: Rule, policy: Policy, look: Look) -> Status:
-    """holds: some group does. unknown: none does, and some may. clear or absent: none can."""
-    if any(f.rule == rule.name for f in look.firing):
+def rule_status(rule: Rule, policy: Policy, look: Look, *, blind: bool = True) -> Status:
+    """holds: some group does. unknown: none does, and some may. clear or absent: none can. `blind` False: the idle CPU of a
+    program whose heartbeats cannot be seen does not count."""
+    if any(f.rule == rule.name and (blind or f.group != BLIND_GROUP) for f in look.firing):
         return Status.HOLDS
     found = {group_status(g, policy, look) for g in rule.when}
-    if look.blind and any(about_silence(g) for g in rule.when):
+    if blind and look.blind and any(about_silence(g) for g in rule.when):
         found.add(_blind_status(rule, look))
     return next((s for s in (Status.HOLDS, Status.UNKNOWN, Status.CLEAR) if s in found), Status.ABSENT)
 

@@ -13,6 +13,9 @@ VETO_FIRST = 60.0
 VETO_MOST = 900.0
 """Seconds until a vetoed incident is confirmed anew: the first wait, doubled up to the last."""
 
+DOUBLINGS = 8
+"""More than enough, and few enough for a float: an incident that is vetoed for eleven days is tried a thousand times."""
+
 
 def incident_id(program: str, pid: int, wall: float) -> str:
     """Sortable by time, safe as a file name whatever the program is called, and unlike that of any other process."""
@@ -43,7 +46,7 @@ def veto(turn: Turn, why: str) -> None:
     """Back to WATCHING; while the rule holds it is confirmed anew, later and later."""
     incident = turn.program.incident
     assert incident is not None
-    wait = min(VETO_FIRST * 2 ** (incident.tried - 1), VETO_MOST)
+    wait = min(VETO_FIRST * 2 ** min(incident.tried - 1, DOUBLINGS), VETO_MOST)
     if incident.intent != "none":
         turn.void(incident)
     incident = turn.set_incident(confirm_at=turn.at + wait, intent="none", waiting="", unknown_since=None)

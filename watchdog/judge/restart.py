@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from watchdog.judge.collecting import may_stop, unwritten
+from watchdog.judge.incident import veto
 from watchdog.judge.turn import Turn, closed
 from watchdog.model.action import KillProgram, ReapTree, StartProgram, StopProgram
-from watchdog.model.event import Persisted, Reaped, StartSent, StopSent
+from watchdog.model.event import KillSent, Persisted, Reaped, StartSent, StopSent
 from watchdog.model.observation import ProcessInfo
 from watchdog.model.record import CooldownRecord
 from watchdog.model.rule import Level
@@ -19,6 +20,9 @@ from watchdog.model.world import Incident, Outcome, Phase, Restarting, Status
 
 KILL_GRACE = 5.0
 """Seconds after KILL before a process is called unkillable; a runnable one is gone in milliseconds."""
+
+KILL_PATIENCE = 30.0
+"""Seconds for which KILL is sent again and again, where supervisord does not take it, until the restart slot is given up."""
 
 RETRIES = (10.0, 60.0, 300.0)
 """Seconds until an owed start is tried again; the last one from then on."""
@@ -28,6 +32,8 @@ SURE = 2
 
 ANSWER_STEP = 5.0
 """Seconds that one answer adds at most to a step's own clock: a supervisord that was frozen took no time."""
+
+STOPPED_BY_HAND = "the new process was stopped by an operator; left alone"
 
 STOP_OVERDUE = 30.0
 """Seconds after which the stop's own result is not waited for any more: two calls with their deadlines, and then some."""
@@ -55,7 +61,7 @@ def persisted(turn: Turn, event: Persisted) -> None:
 def _still_holds(turn: Turn, incident: Incident) -> bool:
     look, info = turn.look, turn.program.info
     return (
-        turn.status(incident.rule) is Status.HOLDS
+        turn.status(incident.rule, blind=False) is Status.HOLDS
         and look is not None
         and look.ident == incident.ident
         and info is not None
@@ -95,7 +101,17 @@ def stop_sent(turn: Turn, event: StopSent) -> None:
         "refused": "supervisord refused the stop",
         "unreachable": "supervisord could not be reached",
     }
-    _cancel(turn, f"{words[event.result]}; nothing was stopped", event.detail)
+    why = f"{words[event.result]}; nothing was stopped"
+    if event.result in ("refused", "unreachable"):
+        _put_off(turn, why)
+    else:
+        _cancel(turn, why, event.detail)
+
+
+def _put_off(turn: Turn, why: str) -> None:
+    """The same process stalls on, and could not be stopped: the same incident, confirmed anew later."""
+    veto(turn, why)
+    turn.set(restarting=None)
 
 
 def _cancel(turn: Turn, why: str, detail: str = "") -> None:
@@ -114,20 +130,31 @@ def stopping(turn: Turn, info: ProcessInfo | None) -> None:
     assert restarting is not None
     restarting = _count_answer(turn, restarting)
     if restarting.stop == "sent" and not restarting.resumed:
-        if turn.at - turn.program.since > STOP_OVERDUE:
+        if restarting.waited > STOP_OVERDUE:
             turn.set(restarting=replace(restarting, stop="unsure", answers=0))
         return
     if info is None:
         removed(turn)
-    elif info.pid != restarting.transaction.ident.pid:
+    elif not is_old(turn, restarting, info):
         down(turn, restarting)
-    elif info.state == "STOPPING":
+    elif info.state == "STOPPING" or not (restarting.resumed or restarting.stop == "unsure"):
         _escalate(turn, restarting)
-    elif restarting.resumed or restarting.stop == "unsure":
-        if restarting.answers >= SURE or restarting.resumed:
-            _cancel(turn, "its process is alive and was not asked to stop")
-    else:
-        _escalate(turn, restarting)
+    elif restarting.answers >= SURE and restarting.resumed:
+        _cancel(turn, "its process is alive and was not asked to stop")
+    elif restarting.answers >= SURE:
+        _put_off(turn, "the stop did not reach supervisord")
+
+
+def is_old(turn: Turn, restarting: Restarting, info: ProcessInfo) -> bool:
+    """supervisord still shows the process that we stopped. A pid alone is reused: in a container that is started anew, at once."""
+    transaction = restarting.transaction
+    same = info.pid == transaction.ident.pid and info.started_at == transaction.started_at
+    return same and turn.host.boot_id == transaction.boot_id
+
+
+def came_up(restarting: Restarting, info: ProcessInfo) -> bool:
+    """A process was started after our stop, though no answer may have shown it: supervisord's own start time tells."""
+    return restarting.new_seen or info.started_at > restarting.transaction.started_at
 
 
 def _count_answer(turn: Turn, restarting: Restarting) -> Restarting:
@@ -147,7 +174,9 @@ def _count_answer(turn: Turn, restarting: Restarting) -> Restarting:
 
 def _escalate(turn: Turn, restarting: Restarting) -> None:
     transaction = restarting.transaction
-    if not restarting.kill:
+    if restarting.waited >= transaction.stop_within + KILL_PATIENCE:
+        _unkillable(turn, restarting)
+    elif not restarting.kill:
         if restarting.waited >= transaction.stop_within:
             turn.set(restarting=replace(restarting, kill=True))
             turn.say(
@@ -159,6 +188,16 @@ def _escalate(turn: Turn, restarting: Restarting) -> None:
             turn.actions.append(KillProgram(turn.program.name, transaction.incident, transaction.ident))
     elif restarting.kill_waited >= KILL_GRACE:
         _unkillable(turn, restarting)
+
+
+def kill_sent(turn: Turn, event: KillSent) -> None:
+    """A KILL that was not taken proves nothing about the process: it is sent once more, with supervisord's next answer."""
+    if event.error is None:
+        return
+    turn.say("warning", "KILL was not taken", why=event.error)
+    restarting = _mine(turn, event.incident, Phase.STOPPING)
+    if restarting is not None:
+        turn.set(restarting=replace(restarting, kill=False, kill_waited=0.0))
 
 
 def _unkillable(turn: Turn, restarting: Restarting) -> None:
@@ -210,8 +249,17 @@ def reaped(turn: Turn, event: Reaped) -> None:
         turn.say("error", "survivors of the old process could not be ended", notice=True, pids=pids, why=event.detail)
     elif event.ended:
         turn.say("info", "survivors of the old process ended", pids=",".join(str(i.pid) for i in event.ended))
-    turn.set(restarting=replace(restarting, reap="done"))
-    if turn.program.phase is Phase.STOPPING:
+    restarting = replace(restarting, reap="done")
+    turn.set(restarting=restarting)
+    info = turn.program.info
+    if (
+        turn.program.phase is Phase.STOPPING
+        and info is not None
+        and info.state == "STOPPED"
+        and came_up(restarting, info)
+    ):
+        finish(turn, Phase.WATCHING, "cleared", STOPPED_BY_HAND)
+    elif turn.program.phase is Phase.STOPPING:
         start(turn, "the old process is gone")
 
 
@@ -250,7 +298,7 @@ def starting(turn: Turn, info: ProcessInfo | None) -> None:
     restarting = _count_answer(turn, restarting)
     if info is None:
         removed(turn)
-    elif info.pid and info.pid != restarting.transaction.ident.pid:
+    elif info.pid and not is_old(turn, restarting, info):
         _new_pid(turn, restarting, info)
     elif restarting.start == "done" and restarting.answers >= SURE:
         _not_up(turn, restarting, info)
@@ -271,9 +319,9 @@ def _new_pid(turn: Turn, restarting: Restarting, info: ProcessInfo) -> None:
 
 def _not_up(turn: Turn, restarting: Restarting, info: ProcessInfo) -> None:
     """The start was sent, supervisord has answered since, and there is no new process."""
-    ran = restarting.new_seen or info.started_at > restarting.transaction.started_at
-    if info.state == "STOPPED" and restarting.new_seen:
-        finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
+    ran = came_up(restarting, info)
+    if info.state == "STOPPED" and ran:
+        finish(turn, Phase.WATCHING, "cleared", STOPPED_BY_HAND)
     elif info.state == "FATAL" or (info.state == "EXITED" and ran):
         start_failed(turn, f"supervisord says {info.state} {info.spawnerr or info.description}".strip())
     elif info.state in ("STOPPED", "EXITED"):
@@ -308,24 +356,22 @@ def start_failed(turn: Turn, why: str) -> None:
 def _settle(turn: Turn, outcome: Outcome, detail: str) -> None:
     """The incident has its outcome, though a start is still owed; the first one stays."""
     restarting, incident = turn.program.restarting, turn.program.incident
-    assert restarting is not None
+    assert restarting is not None and incident is not None
     if restarting.outcome is None:
         turn.set(restarting=replace(restarting, outcome=outcome))
-        if incident is not None:
-            turn.persist(turn.record(incident, outcome=outcome, detail=detail, action="restart"))
+        turn.persist(turn.record(incident, outcome=outcome, detail=detail, action="restart"))
 
 
 def finish(turn: Turn, phase: Phase, outcome: Outcome, why: str) -> None:
     """The transaction ends: nothing is owed any more."""
     restarting, incident = turn.program.restarting, turn.program.incident
-    assert restarting is not None
+    assert restarting is not None and incident is not None
     final = restarting.outcome or outcome
     bad = outcome in ("no_progress", "start_failed", "unkillable")
     turn.go(phase, why, "error" if bad else "info", notice=bad, outcome=outcome)
     transaction = restarting.transaction
-    if incident is not None:
-        turn.persist(turn.record(incident, outcome=final, detail=why, action="restart"))
-        turn.persist(closed(incident, transaction.boot_id, turn.wall))
+    turn.persist(turn.record(incident, outcome=final, detail=why, action="restart"))
+    turn.persist(closed(incident, transaction.boot_id, turn.wall))
     until = restarting.began + transaction.cooldown
     if phase is Phase.COOLDOWN:
         turn.persist(CooldownRecord(turn.program.name, turn.wall + max(until - turn.at, 0.0)))

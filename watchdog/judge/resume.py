@@ -18,6 +18,7 @@ def resume(
     transactions: Mapping[str, Transaction],
     incidents: Mapping[str, IncidentRecord],
     restarts: Mapping[str, RestartRecord],
+    pauses: Mapping[str, PauseRecord],
     boot_id: str,
     at: float,
     wall: float,
@@ -28,7 +29,10 @@ def resume(
     supervisord's first answer decides; a started one to VERIFYING.
     """
     entries = [_entry(r, boot_id, at, wall) for r in restarts.values()]
-    programs = {p: _program(t, incidents.get(t.incident), at, wall) for p, t in transactions.items()}
+    programs = {
+        p: _paused(_program(t, incidents.get(t.incident), at, wall), pauses.get(p), wall)
+        for p, t in transactions.items()
+    }
     ordered = tuple(sorted(entries, key=lambda e: e.at))
     return World(Host(boot_id=boot_id, restarts=ordered), programs, {})
 
@@ -103,13 +107,17 @@ def settle(
     """The world once supervisord has told its programs: pauses, cooldowns and given-up programs go on."""
     programs = dict(world.programs)
     for name, program in world.programs.items():
-        pause = pauses.get(name)
-        if pause is not None and pause.until_wall is not None and pause.until_wall > wall:
-            program = replace(program, paused_until_wall=pause.until_wall, paused_why=pause.why)
+        program = _paused(program, pauses.get(name), wall)
         if program.phase is Phase.WATCHING:
             program = _held_back(program, given_up.get(name), cooldowns.get(name), at, wall)
         programs[name] = program
     return replace(world, programs=programs)
+
+
+def _paused(program: Program, pause: PauseRecord | None, wall: float) -> Program:
+    if pause is None or pause.until_wall is None or pause.until_wall <= wall:
+        return program
+    return replace(program, paused_until_wall=pause.until_wall, paused_why=pause.why)
 
 
 def _held_back(

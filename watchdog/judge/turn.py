@@ -116,14 +116,14 @@ class Turn:
             return _BY_HAND
         return next((r for r in self.policy.rules if r.name == name), None) if self.policy else None
 
-    def status(self, name: str) -> Status:
-        """What the rule says in the newest look. An operator's wish holds until it is done."""
+    def status(self, name: str, *, blind: bool = True) -> Status:
+        """What the rule says in the newest look. An operator's wish holds until it is done. `blind`: as in rule_status."""
         if name == OPERATOR:
             return Status.HOLDS
         rule = self.rule(name)
         if rule is None or self.policy is None or self.look is None or self.look.ident is None:
             return Status.UNKNOWN
-        return rule_status(rule, self.policy, self.look)
+        return rule_status(rule, self.policy, self.look, blind=blind)
 
     @property
     def paused(self) -> bool:
@@ -135,6 +135,7 @@ class Turn:
     def record(self, incident: Incident, **changes: Any) -> IncidentRecord:
         """The incident as the journal keeps it."""
         found, sealed, known = incident.diagnosis, incident.sealed, dict(incident.known)
+        bundle = (sealed.bundle or sealed.fallback) if sealed else known.get("bundle")
         record = IncidentRecord(
             id=incident.id,
             program=incident.program,
@@ -143,9 +144,9 @@ class Turn:
             group=incident.group,
             verdict=found.verdict if found else known.get("verdict"),
             kind=found.kind if found else known.get("kind"),
-            action="report" if sealed and sealed.exists else "none",
+            action="report" if bundle else "none",
             seconds=seconds(incident),
-            bundle=(sealed.bundle or sealed.fallback) if sealed else known.get("bundle"),
+            bundle=bundle,
         )
         return replace(record, **changes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watchdog.judge.restart import down, finish, removed, start, start_failed
+from watchdog.judge.restart import STOPPED_BY_HAND, came_up, down, finish, is_old, removed, start, start_failed
 from watchdog.judge.turn import Turn
 from watchdog.model.observation import ABSENT, ProcessInfo
 from watchdog.model.world import Phase, Program, Restarting
@@ -40,7 +40,8 @@ def _recovered(turn: Turn, restarting: Restarting) -> bool:
         return True
     if seen.idle_line and look.log.changes > 0:
         return True
-    grown = seen.progress is ABSENT and look.log.changes > 0 and look.log.age == 0.0
+    known = isinstance(seen.log, int)  # an unknown log leaves its clock where it was
+    grown = seen.progress is ABSENT and known and look.log.changes > 0 and look.log.age == 0.0
     if not grown or turn.at - restarting.verify_from < LOG_AFTER:
         return False
     turn.set(restarting=replace(restarting, grew=restarting.grew + 1))
@@ -54,7 +55,7 @@ def verify_answer(turn: Turn, info: ProcessInfo | None) -> None:
     if info is None:
         removed(turn)
     elif info.state == "STOPPED":
-        finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
+        finish(turn, Phase.WATCHING, "cleared", STOPPED_BY_HAND)
     elif info.state in ("EXITED", "FATAL"):
         start_failed(turn, f"the new process ended: supervisord says {info.state} {info.description}".strip())
     elif info.pid and info.pid != restarting.transaction.new_pid and info.state == "RUNNING":
@@ -75,21 +76,26 @@ def cooldown(turn: Turn) -> None:
 def cooldown_answer(turn: Turn, info: ProcessInfo | None) -> None:
     """supervisord answered in COOLDOWN with a start owed."""
     restarting = turn.program.restarting
-    if restarting is None:
-        return
-    old = restarting.transaction.ident.pid
+    assert restarting is not None
     if info is None:
         removed(turn)
-    elif info.pid == old:
+    elif is_old(turn, restarting, info):
         return  # unkillable, and still there
     elif restarting.reap == "none":
         down(turn, restarting)
     elif info.pid and info.state == "RUNNING":
         _adopt(turn, restarting, "a new process is RUNNING")
-    elif info.state == "STOPPED" and restarting.new_seen:
-        finish(turn, Phase.WATCHING, "cleared", "the new process was stopped by an operator; left alone")
-    elif restarting.reap == "done" and turn.at >= restarting.start_at and not turn.paused and not info.pid:
+    elif info.pid:
+        turn.set(restarting=replace(restarting, new_seen=True))
+    elif info.state == "STOPPED" and came_up(restarting, info):
+        finish(turn, Phase.WATCHING, "cleared", STOPPED_BY_HAND)
+    elif restarting.reap == "done" and turn.at >= restarting.start_at and not _suspended(turn, restarting):
         start(turn, "a start is owed")
+
+
+def _suspended(turn: Turn, restarting: Restarting) -> bool:
+    """A pause suspends what is owed; but a first start that a crash cut short is finished as it began."""
+    return turn.paused and restarting.outcome is not None
 
 
 def _adopt(turn: Turn, restarting: Restarting, why: str) -> None:

@@ -77,7 +77,11 @@ def confirm_stacks(turn: Turn, why: str) -> None:
     confirm = rule.confirm if rule else None
     groups = tuple(f for f in turn.look.firing if f.rule == incident.rule)
     group = groups[0].group if groups else incident.group
-    turn.set_incident(tried=incident.tried + 1, asked=groups, group=group, evidence=None, diagnosis=None, sealed=None)
+    # What was found before stays on record, and allows nothing any more.
+    record = turn.record(incident)
+    known = (("verdict", record.verdict), ("kind", record.kind), ("bundle", record.bundle))
+    turn.set_incident(tried=incident.tried + 1, asked=groups, group=group, known=known)
+    turn.set_incident(evidence=None, diagnosis=None, sealed=None)
     turn.go(Phase.CONFIRMING, why, rule=incident.rule, group=group)
     dumps, every = (confirm.dumps, confirm.every) if confirm else (1, 0.0)
     turn.actions.append(DumpStacks(turn.program.name, incident.id, incident.ident, dumps, every, DUMP_WITHIN))

@@ -143,7 +143,7 @@ class Incident:
     marks: tuple[tuple[str, float], ...] = ()
     """(step, monotonic time), in order; the first is the last heartbeat."""
     known: tuple[tuple[str, str | None], ...] = ()
-    """Verdict, kind and bundle, where an earlier daemon found them."""
+    """Verdict, kind and bundle, where an earlier daemon, or an earlier confirmation, found them."""
 
 
 Step = Literal["intent", "owed", "started", "closed"]
@@ -262,6 +262,8 @@ class Host:
     sample: HostSample | None = None
     restarts: tuple[RestartEntry, ...] = ()
     confirm_ends: tuple[ConfirmEnd, ...] = ()
+    common_cause_told: float | None = None
+    """When a program was last held back for a suspected common cause; the operator is paged once for all of them."""
     terminating: bool = False
 
 

@@ -1,0 +1,256 @@
+"""The laws L1-L10, as a state machine over a fake host. `WATCHDOG_LAW_STEPS` asks for so many steps in all, for CI's long run.
+
+Rules turn faults on and off, let an operator act, end the watchdog at any effect, and let time pass. What is checked stands in
+laws.py, and is checked when it happens.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.judge.build import MARKER, SIGNATURES
+from tests.judge.driver import Driver
+from tests.judge.fakehost import Host, Mood, Seen, Start, Term
+from tests.judge.laws import MARKED, NO_BATCH, SILENCE
+from watchdog.model.rule import (
+    Above,
+    CommonCause,
+    Confirm,
+    CpuBelow,
+    Group,
+    HostLimits,
+    Idle,
+    Level,
+    Matches,
+    Policy,
+    Progress,
+    Rule,
+    RuleLimits,
+    Ruleset,
+    Stop,
+    Unchanged,
+    Working,
+)
+
+NAMES = ("ami:w0", "ami:w1", "gpu:w0")
+
+STALL = Rule(
+    name="stall",
+    summary="silent",
+    when=(
+        Group("silent", (Unchanged("log", SILENCE), Unchanged("progress", SILENCE), CpuBelow(0.05, 10.0))),
+        Group("marker", (Matches(MARKER.log, MARKER.pattern, 100.0), Unchanged("progress", MARKED))),
+        Group("no batch", (Unchanged("progress", NO_BATCH), Working(True))),
+    ),
+    confirm=Confirm(2, 5.0),
+    collect_within=10.0,
+    stop=Stop(10.0),
+    start_within=10.0,
+    verify_within=30.0,
+    limits=RuleLimits(cooldown=60.0, restarts=2, per=400.0),
+)
+LEAK = replace(STALL, name="leak", when=(Group("descriptors", (Above("fds", 900.0, 10.0),)),), confirm=None)
+LIMITS = HostLimits(1, 4, 400.0, 800.0, CommonCause(0.5, 20.0))
+RULES = Ruleset(
+    policies=(Policy("*", Level.RESTART, (STALL, LEAK), progress=Progress(log="Batch"), idle=Idle("No jobs", 600.0)),),
+    limits=LIMITS,
+    signatures=SIGNATURES,
+)
+
+CALM = 420.0
+"""Seconds after which a host without faults has no start owed: the last wait for an owed start is 300 s, and a cooldown 60 s."""
+
+STEPS = int(os.environ.get("WATCHDOG_LAW_STEPS", "3200"))
+EACH = 40
+
+names = st.sampled_from(NAMES)
+moods: st.SearchStrategy[Mood] = st.sampled_from(
+    ["batch_lost", "works", "mount_dead", "odd", "waits", "long_batch", "rests", "leaks", "unreadable"]
+)
+
+
+class LawMachine(RuleBasedStateMachine):
+    """Faults, an operator, and time."""
+
+    @initialize(unknown=st.sampled_from([Level.REPORT, Level.RESTART]), at_once=st.sampled_from([1, 2]))
+    def begins(self, unknown: Level, at_once: int) -> None:
+        self.host = Host(NAMES)
+        stall = replace(STALL, confirm=Confirm(2, 5.0, unknown=unknown))
+        policy = replace(RULES.policies[0], rules=(stall, LEAK))
+        self.rules = replace(RULES, policies=(policy,), limits=replace(LIMITS, restarts_at_once=at_once))
+        self.driver = Driver(self.host, self.rules)
+        self.driver.laws.rules = self.rules
+        self.pass_time(10.0)
+
+    def pass_time(self, seconds: float) -> None:
+        while seconds > 0.0:
+            step = min(seconds, 2.5)
+            self.host.run(step)
+            self.driver.laws.standing()
+            seconds -= step
+
+    # Time
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, 3.0, 7.0, 20.0, 45.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.pass_time(seconds)
+
+    @rule(seconds=st.sampled_from([45.0, 100.0, 200.0]))
+    def much_time_passes(self, seconds: float) -> None:
+        self.pass_time(seconds)
+
+    @rule(seconds=st.sampled_from([6.0, 40.0, 300.0]))
+    def the_watchdog_is_suspended(self, seconds: float) -> None:
+        self.driver.asleep_until = self.host.now + seconds
+        self.pass_time(seconds)
+
+    @rule(stuck=st.booleans())
+    def looks_do_not_come_back(self, stuck: bool) -> None:
+        self.driver.stuck = stuck
+
+    # Programs
+
+    @rule(name=names, mood=moods)
+    def it_is(self, name: str, mood: Mood) -> None:
+        proc = self.host.progs[name].proc
+        if proc is not None:
+            proc.mood = mood
+
+    @rule(name=names, marker=st.booleans())
+    def it_loses_a_batch(self, name: str, marker: bool) -> None:
+        proc = self.host.progs[name].proc
+        if proc is not None:
+            proc.mood, proc.marker = "batch_lost", proc.marker + marker
+
+    @rule(name=names, start=st.sampled_from(["good", "slow", "exits", "fatal", "backoff", "hangs"]))
+    def its_next_start_is(self, name: str, start: Start) -> None:
+        self.host.progs[name].start = start
+
+    @rule(name=names, term=st.sampled_from(["quick", "slow", "ignored"]), killable=st.booleans())
+    def its_end_is(self, name: str, term: Term, killable: bool) -> None:
+        prog = self.host.progs[name]
+        prog.term = term
+        if killable:
+            self.host.thaw(prog)
+        else:
+            prog.killable = False
+
+    @rule(name=names, log=st.sampled_from(["seen", "unknown", "absent"]), progress=st.sampled_from(["seen", "unknown", "absent"]))
+    def its_heartbeats_are(self, name: str, log: Seen, progress: Seen) -> None:
+        self.host.progs[name].log, self.host.progs[name].progress = log, progress
+
+    @rule(name=names, there=st.booleans())
+    def it_is_removed_or_added(self, name: str, there: bool) -> None:
+        prog = self.host.progs[name]
+        self.host.add(prog) if there else self.host.remove(prog)
+
+    # supervisord, disks
+
+    @rule(frozen=st.booleans())
+    def supervisord_freezes_or_thaws(self, frozen: bool) -> None:
+        if self.host.up:
+            self.host.freeze(frozen)
+
+    @rule()
+    def supervisord_is_restarted(self) -> None:
+        if self.host.up:
+            self.host.restart_supervisord()
+
+    @rule(how=st.sampled_from(["taken", "late", "lost", "refused", "slow"]), start=st.booleans(), kill=st.booleans())
+    def a_call_gets_lost(self, how: str, start: bool, kill: bool) -> None:
+        self.host.next_stop = how  # type: ignore[assignment]
+        self.host.next_start_lost, self.host.next_kill_lost = start, kill
+
+    @rule(archive=st.sampled_from(["ok", "fallback", "none"]), full=st.booleans())
+    def the_disk_is(self, archive: str, full: bool) -> None:
+        self.host.archive, self.host.journal_full = archive, full  # type: ignore[assignment]
+
+    # An operator
+
+    @rule(name=names)
+    def stopped_by_hand(self, name: str) -> None:
+        self.host.stop_by_hand(self.host.progs[name])
+
+    @rule(name=names)
+    def started_by_hand(self, name: str) -> None:
+        self.host.start_by_hand(self.host.progs[name])
+
+    @rule(name=names)
+    def restarted_by_hand(self, name: str) -> None:
+        self.host.stop_by_hand(self.host.progs[name])
+        self.pass_time(1.5)
+        self.host.start_by_hand(self.host.progs[name])
+
+    @rule(name=names, verb=st.sampled_from(["pause", "resume", "collect"]), seconds=st.sampled_from([20.0, 200.0]))
+    def asked_by_hand(self, name: str, verb: str, seconds: float) -> None:
+        self.driver.ask(name, verb, seconds)  # type: ignore[arg-type]
+
+    @rule(mode=st.sampled_from([Level.RESTART, Level.REPORT]))
+    def reloaded(self, mode: Level) -> None:
+        self.driver.laws.rules = self.driver.with_level(mode=mode)
+        self.driver.reload(self.driver.laws.rules)
+
+    # The watchdog's end
+
+    @rule(effects=st.integers(1, 6))
+    def the_watchdog_will_be_killed(self, effects: int) -> None:
+        self.driver.crash_in = effects
+
+    @rule(seconds=st.sampled_from([1.0, 30.0, 200.0]), other_boot=st.booleans())
+    def the_watchdog_is_killed(self, seconds: float, other_boot: bool) -> None:
+        self.driver.crashed_for(seconds, other_boot=other_boot and self.host.up)
+        self.pass_time(seconds)
+
+    @rule()
+    def the_watchdog_is_told_to_end(self) -> None:
+        self.driver.terminate()
+
+    @precondition(lambda self: not self.driver.alive)
+    @rule()
+    def the_watchdog_is_started(self) -> None:
+        self.driver.boot()
+
+    @invariant()
+    def what_we_stopped_is_up_or_owed(self) -> None:
+        if hasattr(self, "driver"):
+            self.driver.laws.standing()
+
+    def teardown(self) -> None:
+        if hasattr(self, "driver"):
+            self._calm()
+
+    def _calm(self) -> None:
+        """Faults end; then nothing that we stopped is down, and what stalls is seen to."""
+        host, driver = self.host, self.driver
+        host.calm()
+        driver.stuck, driver.crash_in, driver.asleep_until = False, None, 0.0
+        if driver.terminating:
+            self.pass_time(60.0)
+        for name in NAMES:
+            driver.ask(name, "resume")
+        self.pass_time(15.0)
+        driver.boot()
+        for name in NAMES:
+            driver.ask(name, "resume")
+        self.pass_time(CALM)
+        driver.laws.calm()
+
+
+TestLaws = LawMachine.TestCase
+TestLaws.settings = settings(
+    max_examples=max(STEPS // EACH, 1),
+    stateful_step_count=EACH,
+    deadline=None,
+    derandomize="WATCHDOG_LAW_STEPS" not in os.environ,
+    print_blob=True,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+)
+TestLaws.pytestmark = [pytest.mark.timeout(0)]  # type: ignore[attr-defined]
