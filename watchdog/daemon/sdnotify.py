@@ -26,3 +26,7 @@ class Notifier:
             self._socket.sendto("\n".join(lines).encode(), self._address)
         except OSError:
             return
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
