@@ -94,7 +94,7 @@ def test_a_squatter_does_not_keep_the_watchdog_from_starting() -> None:
 # Requests
 
 
-def leave(runtime: Path, name: str = "1.json", **fields: object) -> Path:
+def leave(runtime: Path, name: str = "1.json", /, **fields: object) -> Path:
     directory = runtime / "requests"
     directory.mkdir(exist_ok=True)
     data = {"verb": "collect", "program": "ami:w0", "for_s": 0, "why": "", "at": WALL, **fields}
@@ -141,7 +141,7 @@ def test_half_written_requests_and_other_files_are_left_alone(tmp_path: Path) ->
     ],
 )
 def test_a_request_that_is_none_means_nothing_and_is_removed(fields: dict[str, object], tmp_path: Path) -> None:
-    path = leave(tmp_path, **fields)
+    path = leave(tmp_path, "1.json", **fields)
     (found,) = take(tmp_path, WALL)
     assert isinstance(found, Malformed)
     assert not path.exists()

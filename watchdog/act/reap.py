@@ -31,7 +31,7 @@ NAMED: Final = 10
 
 class Reaping(NamedTuple):
     ended: tuple[Identity, ...]
-    """Gone, or a zombie, whoever ended it: a zombie waits for its parent, and that is not us."""
+    """Survivors when we looked; gone now, or a zombie, which waits for its parent, and that is not us."""
     left: tuple[Identity, ...]
     detail: str
     """For people: who is left, in which state, and why."""
@@ -70,7 +70,7 @@ def reap(
             left = {each.ident: "kept, as the rule says" for each in living}
         else:
             left = _end(living, never | {1, os.getpid()}, proc, term_for, kill_for)
-    ended = tuple(ident for ident in tree if ident not in left)
+    ended = tuple(each.ident for each in living if each.ident not in left)
     return Reaping(ended, tuple(left), _describe(left, proc))
 
 
@@ -78,7 +78,7 @@ def _not_this_boot(tree: Sequence[Identity], recorded: str, now: str) -> Reaping
     if not now:
         return Reaping((), tuple(tree), "nothing was ended: the boot's id cannot be read, so these pids may be others'")
     if now != recorded:
-        return Reaping(tuple(tree), (), "the host was booted since: none of the recorded processes can be left")
+        return Reaping((), (), "the host was booted since: none of the recorded processes can be left")
     return None
 
 

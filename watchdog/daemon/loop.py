@@ -217,6 +217,8 @@ class Loop:
             archive_why=health.archive_why,
             archive_bytes=health.archive_bytes,
         )
+        if self._scribe is not None and self.vitals.ticks:
+            self._scribe.offer(self.world, self.rules, self.vitals, at_once=True)
 
     def _new_config(self, new: NewConfig) -> None:
         if new.config is None:
