@@ -216,7 +216,7 @@ def test_a_process_that_ends_just_before_its_signal(spawn: Spawn, monkeypatch: p
         really(pidfd, number)
 
     monkeypatch.setattr(signal, "pidfd_send_signal", late)
-    assert reap(tree, BOOT, "end") == ((), (), "")
+    assert reap(tree, BOOT, "end") == (tree, (), "")
 
 
 def test_many_are_described_briefly_and_no_descriptor_is_kept(spawn: Spawn) -> None:

@@ -107,7 +107,7 @@ class Driver:
         self.world = resume(
             kept.transactions, kept.incidents, kept.restarts, kept.pauses, f"boot-{host.boot}", host.mono, host.wall
         )
-        self.laws.born(self.life)
+        self.laws.born()
         if any(owes_start(p) for p in self.world.programs.values()):
             self.finishing = True
             self._later(FINISH_WITHIN, self._finished)
@@ -190,7 +190,6 @@ class Driver:
     def reload(self, rules: Ruleset) -> None:
         self.rules = rules
         if self.alive and not self.finishing:
-            self.laws.reloaded()
             self.tell(Reloaded(self.host.mono, self.host.wall))
 
     def terminate(self) -> None:
@@ -202,7 +201,6 @@ class Driver:
 
     def _tick(self) -> None:
         if not self.finishing:
-            self.host.beat()
             for name, info in self._told.items():
                 self._look(name, info.pid)
         self._later(self.rules.interval, self._tick)
@@ -252,6 +250,7 @@ class Driver:
 
     def _silent(self) -> None:
         self._polling = False
+        self.laws.silent()
         self.tell(SupervisorSilent(self.host.mono, self.host.wall, "no answer"))
 
     def _answer(self, infos: dict[str, ProcessInfo]) -> None:
@@ -265,8 +264,8 @@ class Driver:
 
     def perform(self, action: Action) -> None:
         if isinstance(action, Say):
-            self.laws.said(action)
-        elif isinstance(action, Persist):
+            return
+        if isinstance(action, Persist):
             self.laws.meant(action)
             self._writing.append(action)
             self._later(0.05, self._write, effect=True)
@@ -327,7 +326,7 @@ class Driver:
             result = "unreachable"
         elif not prog.known:
             result = "gone"
-        elif proc is None:
+        elif proc is None or prog.state == "STOPPING":
             result = "not_running"
         elif proc.ident != action.ident or prog.started_at != action.started_at:
             result = "changed"

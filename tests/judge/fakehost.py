@@ -32,6 +32,8 @@ SHAPES: dict[Mood, str] = {
 BEATS = ("works", "leaks", "rests")
 Start = Literal["good", "slow", "exits", "fatal", "backoff", "hangs"]
 Term = Literal["quick", "slow", "ignored"]
+LostStop = Literal["", "taken", "late", "lost", "refused", "slow"]
+"""What becomes of a stop's call. taken, late: supervisord has it, at once or after its next answer, and its own answer is lost."""
 Seen = Literal["seen", "unknown", "absent"]
 
 
@@ -45,6 +47,10 @@ class Proc:
     born: float
     beats: list[float] = field(default_factory=list)
     """Times at which it really did something."""
+    batches: list[float] = field(default_factory=list)
+    """Times at which it really made progress."""
+    rested: bool = False
+    """Its idle line is newer than its last batch."""
     log: int = 1
     progress: int = 0
     marker: int = 0
@@ -56,9 +62,10 @@ class Proc:
     def ident(self) -> Identity:
         return Identity(self.pid, self.pid * 7 + self.started_at)
 
-    def quiet(self, at: float) -> float:
-        """Seconds, at `at`, since it last did something."""
-        return at - max((b for b in self.beats if b <= at), default=self.born)
+    def quiet(self, at: float, *, batches: bool = False) -> float:
+        """Seconds, at `at`, since it last did something, or last made progress."""
+        times = self.batches if batches else self.beats
+        return at - max((b for b in times if b <= at), default=self.born)
 
 
 @dataclass
@@ -95,8 +102,7 @@ class Host:
         self.up = True
         self.archive: Literal["ok", "fallback", "none"] = "ok"
         self.journal_full = False
-        self.next_stop: Literal["", "taken", "late", "lost", "refused", "slow"] = ""
-        """What becomes of the next stop's call: taken or late: supervisord has it, and its answer is lost."""
+        self.next_stop: LostStop = ""
         self.next_start_lost = False
         self.next_kill_lost = False
         self.late: list[Callable[[], None]] = []
@@ -107,6 +113,7 @@ class Host:
         self._seq = 0
         for prog in self.progs.values():
             self.spawn(prog)
+        self._beat()
         self.run(3.0)
 
     # Time
@@ -206,15 +213,19 @@ class Host:
         if prog.state in ("STOPPED", "EXITED", "FATAL"):
             self.spawn(prog)
 
-    def beat(self) -> None:
+    def _beat(self) -> None:
         """Every process lives on for a moment."""
+        self.after(2.0, self._beat)
         for prog in self.progs.values():
             proc = prog.proc
             if proc is not None and proc.alive and proc.mood in BEATS:
                 proc.beats.append(self.now)
+                proc.rested = proc.mood == "rests"
+                if not proc.rested:
+                    proc.batches.append(self.now)
                 if not self.frozen:  # supervisord writes the logs
                     proc.log += 40
-                    proc.progress += proc.mood != "rests"
+                    proc.progress += not proc.rested
 
     # Looks
 
@@ -232,7 +243,7 @@ class Host:
             log=log,
             progress=progress,
             idle_line=proc.mood == "rests" if isinstance(log, int) else None,
-            progress_after_idle=proc.mood != "rests" if isinstance(log, int) else None,
+            progress_after_idle=not proc.rested if isinstance(log, int) else None,
             matches={MARKER: _read(prog.log, proc.marker)},
             gauges=Gauges(cpu=0.6 if proc.mood == "long_batch" else 0.001, fds=950 if proc.mood == "leaks" else 12),
             tree=(ours,),

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.judge.build import MARKER
+from tests.judge.build import MARKER, WALL
 from tests.judge.fakehost import BEATS, Host, Proc, Prog
-from watchdog.judge.detectors import BLIND_GROUP
 from watchdog.model.action import Action, DumpStacks, KillProgram, Persist, Say, StartProgram, StopProgram
 from watchdog.model.event import Event
 from watchdog.model.observation import Identity, Observation, ProcessInfo
-from watchdog.model.record import IncidentRecord
+from watchdog.model.record import IncidentRecord, PauseRecord
 from watchdog.model.rule import Level, Rule, Ruleset
 from watchdog.model.world import Transaction, World
 
@@ -59,8 +58,6 @@ class Debt:
     since: float
     told_new: bool = False
     """An answer showed the watchdog a new process."""
-    running: bool = False
-    """supervisord has shown it RUNNING to the watchdog."""
 
 
 @dataclass
@@ -69,9 +66,12 @@ class Record:
 
     look: Observation | None = None
     looked_at: float = 0.0
+    changed: dict[str, float] = field(default_factory=dict)
+    """When each heartbeat was last seen to change."""
     shape: str = ""
     """In which mood it was when its stacks were dumped last."""
     paused_until: float = 0.0
+    paused_on_disk: float = 0.0
     debt: Debt | None = None
     stops: list[tuple[float, str]] = field(default_factory=list)
     """(when it was intended, rule) of each stop that was really received."""
@@ -90,12 +90,13 @@ class Laws:
         """When an incident's newest intent was decided, and by which rule."""
         self.open: dict[str, Transaction] = {}
         """The journal's open transactions, as written."""
-        self.back_at = 0.0
         self.looks: dict[str, int] = {}
         """Looks at each program's process since supervisord came back, or the watchdog began."""
-        self.answered = True
+        self.answering = True
+        """supervisord's last answer was one. While it is none, its logs are unknown, whatever was read of them."""
         self.stopped_count = 0
-        self.said_lines: list[Say] = []
+        self.by_hand = ""
+        """The program whose evidence an operator has just asked for."""
 
     def rule(self, name: str) -> Rule:
         assert self.rules is not None
@@ -103,10 +104,11 @@ class Laws:
 
     # The watchdog's own steps
 
-    def born(self, life: int) -> None:
-        self.looks = {}
+    def born(self) -> None:
+        self.looks, self.answering = {}, True
         for record in self.records.values():
-            record.look = None
+            record.look, record.changed = None, {}
+            record.paused_until = record.paused_on_disk
 
     def same(self, again: tuple[World, Sequence[Action]], first: tuple[World, Sequence[Action]]) -> None:
         assert again == first, "L7: same inputs, other outputs"
@@ -126,14 +128,9 @@ class Laws:
             assert at == str(program.phase), f"L4: {name} is in {program.phase}, and nobody said so ({at})"
 
     def asked(self, program: str, verb: str, seconds: float) -> None:
+        self.by_hand = program if verb == "collect" else ""
         if verb != "collect":
             self.records[program].paused_until = self.host.now + seconds if verb == "pause" else 0.0
-
-    def reloaded(self) -> None:
-        """Levels are measured anew; nothing that happened is forgotten."""
-
-    def said(self, say: Say) -> None:
-        self.said_lines = [*self.said_lines[-99:], say]
 
     # Looks and answers
 
@@ -141,6 +138,10 @@ class Laws:
         record = self.records[name]
         same = record.look is not None and record.look.ident == seen.ident
         self.looks[name] = self.looks.get(name, 0) + 1 if same else 1
+        for heartbeat in ("log", "progress"):
+            was, now = getattr(record.look, heartbeat, None), getattr(seen, heartbeat)
+            if not same or (now is not None and now != was and was is not None):
+                record.changed[heartbeat] = self.host.now
         record.look, record.looked_at = seen, self.host.now
 
     def unseen(self, name: str) -> None:
@@ -149,18 +150,23 @@ class Laws:
             self.looks[name] = self.looks.get(name, 0) + 1
             self.records[name].look = look._replace(log=None, progress=None, matches={MARKER: None})
 
+    def silent(self) -> None:
+        self.answering = False
+
     def told(self, infos: Mapping[str, ProcessInfo]) -> None:
+        if not self.answering:
+            self.answering = True
+            self.looks = {}
         for name, record in self.records.items():
             debt, info = record.debt, infos.get(name)
             if debt is None:
                 continue
             if info is None:
                 record.debt = None
-            elif info.started_at > debt.since + 1_800_000_000.0 - 1.0:
+            elif info.started_at > debt.since + WALL - 1.0:
                 debt.told_new = debt.told_new or info.pid > 0
-                debt.running = debt.running or info.state == "RUNNING"
-                if debt.running:
-                    record.debt = None
+                if info.state in ("RUNNING", "STOPPED"):
+                    record.debt = None  # up again, or stopped by an operator after it came up
 
     # Suspicion
 
@@ -168,36 +174,46 @@ class Laws:
         """L6: what opens an incident was known at the latest look, and was so in truth."""
         record = self.records[action.program]
         assert record.look is not None and record.look.ident == action.ident, "L6: suspected without a look"
-        by_hand = not self._holds(action.program, blind=True)
-        asked = any(s.program == action.program and "operator" in str(s.fields) for s in self.said_lines[-3:])
-        assert not by_hand or asked, f"L6: {action.program} is suspected, and no detector can hold: {record.look}"
-
-    def _holds(self, name: str, *, blind: bool) -> bool:
-        """Some group of some rule can hold, by the latest look and by what the process really did."""
-        record, prog = self.records[name], self.host.progs[name]
-        return self._stalls(record, prog, blind=blind) or self._leaks(record)
+        if self.by_hand == action.program:
+            self.by_hand = ""
+            return
+        can_hold = self._seems_to_stall(record) or self._leaks(record)
+        assert can_hold, f"L6: {action.program} is suspected, and no detector can hold: {record.look}"
 
     def _leaks(self, record: Record) -> bool:
         return record.look is not None and (record.look.gauges.fds or 0) > 900
 
-    def _stalls(self, record: Record, prog: Prog, *, blind: bool) -> bool:
+    def _seems_to_stall(self, record: Record) -> bool:
+        """Some group about silence can hold by what was seen, or, where nothing can be seen, by idle CPU."""
+        look = record.look
+        assert look is not None
+        quiet = {h: self.host.now - at + LATE for h, at in record.changed.items()}
+        return self._groups(look, min(quiet.values()), quiet["progress"]) or self._blind(look)
+
+    def _stalls(self, record: Record, prog: Prog) -> bool:
+        """Some group about silence holds in truth, at the latest look."""
         look, proc = record.look, prog.proc
         if look is None or look.ident is None:
             return False
         if proc is None or proc.ident != look.ident:
             return True  # gone since that look: nothing can be told, and nothing can be stopped
-        quiet = proc.quiet(record.looked_at) + LATE
-        idle_cpu = (look.gauges.cpu or 0.0) < 0.05 and look.gauges.cpu is not None
+        at = record.looked_at
+        return self._groups(look, proc.quiet(at) + LATE, proc.quiet(at, batches=True) + LATE)
+
+    def _groups(self, look: Observation, quiet: float, no_batch: float) -> bool:
         marker = look.matches.get(MARKER)
-        known = look.log is not None and look.progress is not None
+        known = look.log is not None and look.progress is not None and self.answering
         there = isinstance(look.log, int) or isinstance(look.progress, int)
+        batches = isinstance(look.progress, int) and self.answering
         return (
-            (known and there and quiet >= SILENCE and idle_cpu)
-            or (isinstance(look.progress, int) and bool(marker) and quiet >= MARKED)
-            or (isinstance(look.progress, int) and look.progress_after_idle is True and quiet >= NO_BATCH)
-            or (blind and not known and idle_cpu)
-            or (blind and not there and idle_cpu)
+            (known and there and quiet >= SILENCE and look.gauges.cpu is not None and look.gauges.cpu < 0.05)
+            or (batches and bool(marker) and no_batch >= MARKED)
+            or (batches and look.progress_after_idle is True and no_batch >= NO_BATCH)
         )
+
+    def _blind(self, look: Observation) -> bool:
+        known = isinstance(look.log, int) and isinstance(look.progress, int) and self.answering
+        return not known and look.gauges.cpu is not None and look.gauges.cpu < 0.05
 
     def dumped(self, action: DumpStacks) -> None:
         proc = self.host.progs[action.program].proc
@@ -224,6 +240,8 @@ class Laws:
                 self.open[record.program] = record
             elif self.open.get(record.program) and self.open[record.program].incident == record.incident:
                 del self.open[record.program]
+        elif isinstance(record, PauseRecord):
+            self.records[record.program].paused_on_disk = (record.until_wall or WALL) - WALL
         elif isinstance(record, IncidentRecord) and record.action == "report":
             look = self.records[record.program].look
             self.records[record.program].reports.append((self.host.now, look.ident if look else None))
@@ -237,7 +255,7 @@ class Laws:
         assert action.incident in self.bundles, f"L1: {name} is stopped before its evidence is sealed"
         look = record.look
         assert look is not None and look.ident == action.ident, "L2: the latest look is at another process"
-        holds = self._leaks(record) if rule.confirm is None else self._stalls(record, self.host.progs[name], blind=False)
+        holds = self._leaks(record) if rule.confirm is None else self._stalls(record, self.host.progs[name])
         assert holds, f"L2: {rule.name} cannot hold in the latest look at {name}: {look}"
         assert self.looks.get(name, 0) >= 2, "stopped within two looks of supervisord's return"
         if rule.confirm is not None:
@@ -310,6 +328,3 @@ class Laws:
         """The program's stall was acted on or reported, after `since`."""
         record = self.records[name]
         return any(t >= since for t, _ in record.stops) or any(t >= since for t, _ in record.reports)
-
-
-__all__ = ["BLIND_GROUP", "Laws"]

@@ -40,6 +40,9 @@ QUIET_POLL = 30.0
 BUSY_POLL = 0.5
 """Seconds, while a program is STOPPING or STARTING."""
 
+END_WITHIN = 50.0
+"""Seconds for a begun restart after SIGTERM: its deadlines are 20 + 5 + 5 + 15 s, and the unit's TimeoutStopSec is 60."""
+
 PATIENCE = 2.0
 """Intervals from a tick's begin to its deadline."""
 
@@ -232,6 +235,20 @@ class Loop:
         self._poller.ask()
 
 
-def ended(world: World) -> bool:
-    """Asked to end, and no program is between our stop and our start."""
-    return world.host.terminating and not any(under_way(p) for p in world.programs.values())
+class Ended:
+    """Asked to end, and no program is between our stop and our start; or one is, and has been for too long to wait for.
+
+    A supervisord that is frozen lets no deadline of a restart pass, and must not keep the daemon from ending.
+    """
+
+    def __init__(self, within: float = END_WITHIN) -> None:
+        self._within = within
+        self._asked: float | None = None
+
+    def __call__(self, world: World) -> bool:
+        if not world.host.terminating:
+            return False
+        if self._asked is None:
+            self._asked = time.monotonic()
+        late = time.monotonic() - self._asked > self._within
+        return late or not any(under_way(p) for p in world.programs.values())

@@ -15,7 +15,7 @@ from watchdog.config import Config, ConfigError, load
 from watchdog.daemon import known
 from watchdog.daemon.health import HealthChecks
 from watchdog.daemon.locks import Taken, lock_supervisor
-from watchdog.daemon.loop import Item, Loop, NewConfig, ended
+from watchdog.daemon.loop import Ended, Item, Loop, NewConfig
 from watchdog.daemon.perform import Means, Performer
 from watchdog.daemon.poller import Poller
 from watchdog.daemon.scribe import Scribe
@@ -136,7 +136,7 @@ class Watch:
         self._scribe.start()
         self._health.start()
         self._notifier.tell("READY=1", "STATUS=watching")
-        self._loop.run(ended)
+        self._loop.run(Ended())
         self._notifier.tell("STOPPING=1")
         self._poller.end()
         self._ticks.end()

@@ -129,7 +129,7 @@ def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
         (outside and at < confirmed + span, "for other programs that may share the cause"),
         (budget.cooled_at(rule, incident.program, host.restarts) > at, "for the cooldown of the last restart"),
         (budget.host_free_at(limits, host.restarts, at) > at, "for the host's budget of restarts"),
-        (not _known_to_supervisord(turn, incident), "for supervisord to tell of this process"),
+        (not runs(turn, incident), "for supervisord to call this process RUNNING"),
         (not may_stop(turn), "for supervisord to answer, and for two looks after that"),
         (host.terminating, "for nothing: the watchdog is ending"),
         (budget.slots_taken(turn.others) >= limits.restarts_at_once, "for the restart slot"),
@@ -159,9 +159,10 @@ def _suspect_host(turn: Turn, named: frozenset[str]) -> None:
     _report(turn, why, page=False)
 
 
-def _known_to_supervisord(turn: Turn, incident: Incident) -> bool:
-    """supervisord's newest word is on this process, so its start time may stand for it in the transaction."""
-    return turn.program.info is not None and turn.program.info.pid == incident.ident.pid
+def runs(turn: Turn, incident: Incident) -> bool:
+    """supervisord's newest word is that this process is RUNNING. One that is STOPPING is being stopped by an operator."""
+    info = turn.program.info
+    return info is not None and info.pid == incident.ident.pid and info.state == "RUNNING"
 
 
 def may_stop(turn: Turn) -> bool:

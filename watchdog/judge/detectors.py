@@ -273,21 +273,3 @@ def _ratio(detector: Detector, status: Status, value: float | None, threshold: f
     return (
         min(towards(value, threshold), 1.0) if not isinstance(detector, HELD) else min(towards(value, threshold), 0.99)
     )
-
-
-def distance(policy: Policy, look: Look, rule: Rule) -> float | None:
-    """How near a rule is to firing: in its nearest group, the detector that is farthest; 1.0 fires; None: cannot be told."""
-    ratios = [r for r in (_group_distance(policy, look, rule, g) for g in rule.when) if r is not None]
-    return max(ratios) if ratios else None
-
-
-def _group_distance(policy: Policy, look: Look, rule: Rule, group: Group) -> float | None:
-    found = [describe(rule.name, group.name, d, policy, look) for d in group.all]
-    left = [f.ratio for f in found if f.status is not Status.ABSENT]
-    silent = [
-        f for f, d in zip(found, group.all, strict=True) if isinstance(d, Unchanged) and f.status is not Status.ABSENT
-    ]
-    if not left or (about_silence(group) and not silent):
-        return None
-    known = [r for r in left if r is not None]
-    return min(known) if len(known) == len(left) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watchdog.judge.collecting import may_stop, unwritten
+from watchdog.judge.collecting import may_stop, runs, unwritten
 from watchdog.judge.incident import veto
 from watchdog.judge.turn import Turn, closed
 from watchdog.model.action import KillProgram, ReapTree, StartProgram, StopProgram
@@ -59,13 +59,12 @@ def persisted(turn: Turn, event: Persisted) -> None:
 
 
 def _still_holds(turn: Turn, incident: Incident) -> bool:
-    look, info = turn.look, turn.program.info
+    look = turn.look
     return (
         turn.status(incident.rule, blind=False) is Status.HOLDS
         and look is not None
         and look.ident == incident.ident
-        and info is not None
-        and info.pid == incident.ident.pid
+        and runs(turn, incident)
         and turn.policy is not None
         and turn.policy.mode is Level.RESTART
         and may_stop(turn)
