@@ -16,7 +16,9 @@ from watchdog import units
 from watchdog.model.rule import CommonCause, HostLimits, Idle, Level, Progress
 from watchdog.problems import Invalid, show
 from watchdog.structure import Schema, list_of
-from watchdog.supervisor import parse_url
+
+SOCKET_PATH: Final = 107
+"""Bytes of a unix socket's path: sun_path has 108, and a NUL ends it (unix(7))."""
 
 _LEAST: Final = 20
 """Bundles that retention leaves alone whatever the disk says."""
@@ -117,11 +119,13 @@ def read_url(value: object) -> str:
     if "@" in url:
         # Such a url would stand in logs, `status` and bundles.
         raise Invalid("a user or password in the url", "a url without", "they have keys of their own: user, password")
-    if re.fullmatch(r"unix:///\S+", url) or _is_http(url):
-        try:
-            parse_url(url)
-        except ValueError as error:  # a socket's path of more than 107 bytes, a host that no header can carry
-            raise Invalid(show(url), "unix:///PATH, http://HOST:PORT", str(error)) from error
+    if re.fullmatch(r"unix:///\S+", url):
+        if len(url.removeprefix("unix://").encode()) > SOCKET_PATH:
+            raise Invalid(
+                show(url), f"a socket's path of at most {SOCKET_PATH} bytes", "a symbolic link makes it shorter"
+            )
+        return url
+    if _is_http(url):
         return url
     hint = f"did you mean 'unix://{url}'?" if url.startswith("/") else ""
     raise Invalid(show(url), "unix:///PATH, http://HOST:PORT", hint)
@@ -131,7 +135,12 @@ def _is_http(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return (
-            parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and url.isprintable() and " " not in url
+            parts.scheme == "http"
+            and bool(parts.hostname)
+            and parts.port != 0
+            and url.isascii()
+            and url.isprintable()
+            and " " not in url
         )
     except ValueError:  # a port above 65535, half an IPv6 address
         return False

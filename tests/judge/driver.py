@@ -148,7 +148,7 @@ class Driver:
         def fire() -> None:
             if self.life != life:
                 return
-            if self.host.now < self.asleep_until:
+            if self.host.now < self.asleep_until - 0.001:
                 self.host.after(self.asleep_until - self.host.now, fire)
                 return
             what()
