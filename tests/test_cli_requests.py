@@ -86,7 +86,7 @@ def a_pid_that_is_gone() -> int:
 
 
 def test_pause_leaves_one_whole_request(root: Path, taker: Taker) -> None:
-    result = invoke(root, "pause", "gpu:one", "--for", "20m", "--why", "profiling")
+    result = invoke(root, "pause", "gpu:one", "--for", "20m", "--reason", "profiling")
     assert (result.exit_code, result.output) == (0, "gpu:one: paused for 20 min\n")
     (taken,) = taker.taken
     assert isinstance(taken.pop("at"), float)

@@ -38,7 +38,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     required=True,
     help="How long, with a unit: 90s, 20m, 2h. It ends by itself.",
 )
-@click.option("--why", default="", help="Said in status and in the log.")
+@click.option("--reason", "why", default="", help="Said in status and in the log.")
 @click.pass_context
 def pause(ctx: click.Context, program: str, for_s: float, why: str) -> None:
     """Leave PROGRAM (group:name, or a shell pattern) alone for a while.
@@ -47,7 +47,7 @@ def pause(ctx: click.Context, program: str, for_s: float, why: str) -> None:
     stopped the program is finished. A pause always ends by itself.
 
     \b
-    watchdog pause ami_worker:prod_00 --for 20m --why 'profiling'
+    watchdog pause ami_worker:prod_00 --for 20m --reason 'profiling'
     watchdog pause 'ami_worker:*' --for 2h
     """
     settings = load_config(ctx.obj)
