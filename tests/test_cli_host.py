@@ -123,6 +123,13 @@ def test_check_of_an_archive_that_cannot_be_written(config: Path, tmp_path: Path
     assert [g for g, _ in graded(found, "archive")] == ["fail"]
 
 
+def test_check_of_an_archive_that_is_a_file(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "archive").write_text("in the way")
+    code, found = checked(config)
+    assert code == 1
+    assert [g for g, _ in graded(found, "archive")] == ["fail"]
+
+
 def test_check_of_a_frozen_supervisord_exits_3(config: Path, host: Supervisord) -> None:
     config.write_text(config.read_text().replace(f"{{url: '{host.url}'}}", f"{{url: '{host.url}', timeout: 300ms}}"))
     host.freeze()

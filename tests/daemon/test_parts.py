@@ -181,7 +181,9 @@ def test_systemd_is_told_in_one_datagram(abstract: bool, tmp_path: Path) -> None
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind("\0" + name[1:] if abstract else name)
         server.settimeout(5.0)
-        notifier = Notifier({"NOTIFY_SOCKET": name})
+        environ = {"NOTIFY_SOCKET": name, "HOME": "/"}
+        notifier = Notifier(environ)
+        assert environ == {"HOME": "/"}
         notifier.tell("READY=1", "STATUS=watching")
         assert server.recv(200) == b"READY=1\nSTATUS=watching"
         notifier.close()

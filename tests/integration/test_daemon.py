@@ -48,6 +48,24 @@ def test_sigterm_ends_it_within_two_seconds(watched: Daemon) -> None:
     assert time.monotonic() - began < 2.0, watched.text()
 
 
+def test_a_log_that_nobody_reads_holds_up_nothing(watched: Daemon) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"." * 512)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    command = [sys.executable, "-m", "watchdog", "-c", str(watched.config), "run"]
+    watched.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
+    watched.wait_watching()
+    began = time.monotonic()
+    assert watched.end() == 0
+    assert time.monotonic() - began < 2.0
+    os.close(reader)
+
+
 def test_a_second_daemon_on_the_same_state_directory_is_refused_and_names_the_first(watched: Daemon) -> None:
     first = watched.start()
     watched.wait_watching()

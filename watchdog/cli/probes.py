@@ -102,7 +102,7 @@ def of_directories(settings: Config) -> Iterator[Check]:
 
 def _writable(subject: str, directory: Path, meaning: str) -> Check:
     """Writes and removes a file of no name; in the nearest directory that exists where the daemon would make the rest."""
-    there = next((p for p in (directory, *directory.parents) if p.is_dir()), Path("/"))
+    there = next((p for p in (directory, *directory.parents) if os.path.lexists(p)), Path("/"))
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\0" * 4096)

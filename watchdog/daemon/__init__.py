@@ -22,6 +22,7 @@ from watchdog import __version__
 from watchdog.config import Config, ConfigError, load
 from watchdog.daemon import known
 from watchdog.daemon.locks import Taken, lock_state
+from watchdog.daemon.logwriter import LogWriter
 from watchdog.daemon.loop import Item, Loop
 from watchdog.daemon.perform import Means, Performer
 from watchdog.daemon.poller import Poller
@@ -183,11 +184,11 @@ def _on_terminate(items: queue.SimpleQueue[Item]) -> None:
 
 
 def _log_to_stderr(environ: Mapping[str, str] = os.environ) -> None:
-    """Lines on stderr; journald has its own time stamps."""
+    """Lines on stderr, if there is one; journald has its own time stamps."""
     stamp = "" if "JOURNAL_STREAM" in environ else "%(asctime)s "
-    logging.basicConfig(
-        stream=sys.stderr, level=environ.get("WATCHDOG_LOG", "INFO").upper(), format=f"{stamp}%(levelname)s %(message)s"
-    )
+    handler = logging.NullHandler() if sys.stderr is None else LogWriter(sys.stderr.fileno())
+    level = logging.getLevelNamesMapping().get(environ.get("WATCHDOG_LOG", "").upper(), logging.INFO)
+    logging.basicConfig(handlers=[handler], level=level, format=f"{stamp}%(levelname)s %(message)s")
 
 
 def _end_the_process(args: threading.ExceptHookArgs) -> None:
@@ -195,5 +196,6 @@ def _end_the_process(args: threading.ExceptHookArgs) -> None:
     text = "".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))
     name = args.thread.name if args.thread else "a thread"
     _log.critical("unexpected exception in %s; the process ends, and its journal resumes:\n%s", name, text)
-    sys.stderr.flush()
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     os._exit(70)  # EX_SOFTWARE

@@ -105,14 +105,19 @@ class Loop:
     def run(self, done: Callable[[World], bool]) -> None:
         """Decide on one event after another until `done`."""
         while not done(self.world):
-            try:
-                item = self.items.get(timeout=max(min(self._deadline - time.monotonic(), 1.0), 0.0))
-            except queue.Empty:
-                item = None
+            item = self._next()
             if item is not None:
                 self._take(item)
             if self._ticks is not None and time.monotonic() >= self._deadline:
                 self._overdue()
+
+    def _next(self) -> Item | None:
+        """The next item, or None when it is time to look after the tick, or after `done`. Without ticks no deadline moves on."""
+        left = 1.0 if self._ticks is None else min(self._deadline - time.monotonic(), 1.0)
+        try:
+            return self.items.get(timeout=max(left, 0.0))
+        except queue.Empty:
+            return None
 
     def _take_looks(self) -> None:
         while self.looks:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 
 
 class Notifier:
-    """Tells systemd READY=1, WATCHDOG=1, STATUS=..., STOPPING=1. A send that fails is dropped: systemd's own timeout answers it."""
+    """Tells systemd READY=1, WATCHDOG=1, STATUS=..., STOPPING=1. A send that fails is dropped: systemd's own timeout answers it.
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        name = environ.get("NOTIFY_SOCKET", "")
+    NOTIFY_SOCKET is taken out of `environ`: a child such as loginctl would speak there, too, and systemd would complain.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
+        name = environ.pop("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         self._socket: socket.socket | None = None
         if name:
