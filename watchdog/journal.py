@@ -198,8 +198,15 @@ class Journal:
         for record in records:
             fold(self.state, record)
         self.totals = self.state.totals
-        if self.path.stat().st_size > COMPACT_AT:
-            self.compact()
+        self._compact_if_large()
+
+    def _compact_if_large(self) -> None:
+        """The records are on disk by now: a compaction that fails takes nothing back, and the next append tries it again."""
+        try:
+            if self.path.stat().st_size > COMPACT_AT:
+                self.compact()
+        except OSError:
+            return
 
     def _write(self, data: bytes) -> None:
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)

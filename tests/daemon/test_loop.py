@@ -18,7 +18,13 @@ def test_it_sleeps_while_a_begun_restart_is_finished_and_nothing_happens() -> No
     items: queue.SimpleQueue[Item] = queue.SimpleQueue()
     nobody = cast("Any", None)
     loop = Loop(
-        items, Ruleset(interval=0.001), World(Host(), {}, {}), Vitals(pid=1, started_wall=0.0), nobody, nobody, Notifier({})
+        items,
+        Ruleset(interval=0.001),
+        World(Host(), {}, {}),
+        Vitals(pid=1, started_wall=0.0),
+        nobody,
+        nobody,
+        Notifier({}),
     )
     time.sleep(0.01)
     asked = 0

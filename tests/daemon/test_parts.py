@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -9,17 +10,19 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watchdog.config import SupervisorSettings
+from watchdog.config import SupervisorSettings, load
 from watchdog.daemon import known
 from watchdog.daemon.locks import Taken, lock_state, lock_supervisor
 from watchdog.daemon.requests import Malformed, Request, take
 from watchdog.daemon.sdnotify import Notifier
+from watchdog.daemon.watch import too_slow
 
 WALL = 1_800_000_000.0
 
@@ -89,6 +92,47 @@ def test_a_squatter_does_not_keep_the_watchdog_from_starting() -> None:
         squatter.kill()
     assert isinstance(lock, socket.socket)
     lock.close()
+
+
+def test_the_holder_is_told_to_each_of_many_who_ask() -> None:
+    key = f"unix:///nowhere/{os.urandom(8).hex()}"
+    first = lock_supervisor(key)
+    assert isinstance(first, socket.socket)
+    for _ in range(300):
+        taken = lock_supervisor(key)
+        assert isinstance(taken, Taken)
+        assert taken.pid == os.getpid()
+    first.close()
+
+
+def test_a_name_that_is_bound_and_never_listened_on_is_no_watchdog() -> None:
+    key = f"unix:///nowhere/{os.urandom(8).hex()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
+        squatter.bind("\0worker-watchdog-" + hashlib.sha256(key.encode()).hexdigest()[:32])
+        lock = lock_supervisor(key)
+    assert isinstance(lock, socket.socket)
+    lock.close()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC])
+def test_a_disk_that_takes_nothing_more_is_still_locked(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lock_state(tmp_path)
+    assert isinstance(first, int)
+    os.close(first)
+    really = os.open
+
+    def refuse(path: os.PathLike[str], flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(number, os.strerror(number))
+        return really(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    held = lock_state(tmp_path)
+    assert isinstance(held, int)
+    assert isinstance(lock_state(tmp_path), Taken)
+    os.close(held)
 
 
 # Requests
@@ -207,6 +251,10 @@ def test_without_systemd_nothing_is_told_and_a_dead_socket_is_no_error(tmp_path:
         'interval: soon\nstate: { "directory": "/srv/wd" }\nfoo: [}\n',
         "a: &a [1]\nb: *a\nstate: {directory: '/srv/wd'}\n",
         "state: {directory: /srv/wd}   # where it is\n\t\n",
+        "state: {directory: /srv/wd}\nx: !!bool maybe\n",
+        'state: {directory: /srv/wd}\nx: !!int ""\n',
+        "state: {directory: /srv/wd}\nx: !!timestamp foo\n",
+        "state: {directory: /srv/wd}\nstate: {directory: /srv/other}\n",
     ],
 )
 def test_the_state_directory_is_found_in_a_broken_configuration(text: str, tmp_path: Path) -> None:
@@ -230,7 +278,38 @@ def test_the_way_to_supervisord_is_remembered_for_us_alone(tmp_path: Path) -> No
     assert (tmp_path / known.FILE).stat().st_mode & 0o177 == 0
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"url": 3, "timeout": 1}', '{"url": "u", "timeout": "x"}', "\xff"])
+@pytest.mark.parametrize(
+    ("interval", "usec", "refused"),
+    [
+        (5.0, "60000000", False),
+        (20.0, "60000000", False),
+        (21.0, "60000000", True),
+        (60.0, "", False),
+        (60.0, "x", False),
+    ],
+)
+def test_an_interval_that_systemds_watchdog_would_not_survive_is_refused(
+    interval: float, usec: str, refused: bool
+) -> None:
+    config = load(None, {}, standard=Path("/nonexistent/x.yaml"))
+    config = replace(config, ruleset=replace(config.ruleset, interval=interval))
+    why = too_slow(config, {"WATCHDOG_USEC": usec})
+    assert bool(why) is refused
+    assert not refused or "at most 20 s" in why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"url": "unix://no", "timeout": 1}',
+        '{"url": 3, "timeout": 1}',
+        '{"url": "u", "timeout": "x"}',
+        "\xff",
+    ],
+)
 def test_a_way_that_cannot_be_read_means_the_usual_places(text: str, tmp_path: Path) -> None:
     (tmp_path / known.FILE).write_text(text, encoding="latin-1")
     assert known.recall(tmp_path) == SupervisorSettings()

@@ -23,11 +23,11 @@ from watchdog.config import Config, ConfigError, load
 from watchdog.daemon import known
 from watchdog.daemon.locks import Taken, lock_state
 from watchdog.daemon.logwriter import LogWriter
-from watchdog.daemon.loop import Item, Loop
+from watchdog.daemon.loop import Ended, Item, Loop
 from watchdog.daemon.perform import Means, Performer
 from watchdog.daemon.poller import Poller
 from watchdog.daemon.sdnotify import Notifier
-from watchdog.daemon.watch import Watch
+from watchdog.daemon.watch import FLUSH, Watch, too_slow
 from watchdog.journal import Journal
 from watchdog.judge.resume import interrupted, resume
 from watchdog.judge.verify import owes_start
@@ -35,6 +35,7 @@ from watchdog.logfmt import format_line
 from watchdog.model.event import Terminating
 from watchdog.model.rule import Ruleset
 from watchdog.model.vitals import Vitals
+from watchdog.model.world import World
 from watchdog.procfile import raise_descriptor_limit
 from watchdog.procfs import boot_id
 from watchdog.resources import MissingResources
@@ -43,8 +44,8 @@ _log = logging.getLogger("watchdog")
 
 FINE, PROBLEM, USAGE, UNREACHABLE = 0, 1, 2, 3
 
-FINISH_WITHIN = 60.0
-"""Seconds that finishing takes at most before READY; systemd's TimeoutStartSec is 90."""
+FINISH_WITHIN = 50.0
+"""Seconds that finishing takes at most: before READY systemd gives 90 (TimeoutStartSec), as ExecStopPost 60 (TimeoutStopSec)."""
 
 
 def run(config_path: Path | None, *, finish: bool = False) -> int:
@@ -81,6 +82,7 @@ class _Run:
         self._journal = journal
         self._items = items
         self._notifier = Notifier()
+        self._performer = Performer(Means(post=items.put, journal=journal))
         kept = journal.state
         self._open = interrupted(kept.incidents, kept.transactions)
         at, wall = time.monotonic(), time.time()
@@ -92,7 +94,7 @@ class _Run:
             )
 
     def run(self, *, only_finish: bool) -> int:
-        if any(owes_start(p) for p in self._world.programs.values()):
+        if _owing(self._world):
             self._finish()
         if only_finish or self._world.host.terminating:
             return self._end()
@@ -107,33 +109,26 @@ class _Run:
 
     def _finish(self) -> None:
         """Finish begun restarts from the journal alone."""
-        names = [p.name for p in self._world.programs.values() if owes_start(p)]
+        names = _owing(self._world)
         _log.warning(
             "%s",
             format_line("finishing restarts that the last daemon began", None, None, [("programs", ",".join(names))]),
         )
         poller = Poller(known.recall(self._state), self._items.put)
-        performer = Performer(
-            Means(
-                post=self._items.put,
-                journal=self._journal,
-                supervisor=lambda: poller.supervisor,
-                ask=poller.ask,
-                info_of=lambda _: None,
-                logs_of=lambda _: (),
-            )
+        self._performer.means = Means(
+            post=self._items.put, journal=self._journal, supervisor=lambda: poller.supervisor, ask=poller.ask
         )
-        loop = Loop(self._items, Ruleset(), self._world, self._vitals, performer, poller, self._notifier)
-        until = time.monotonic() + FINISH_WITHIN
+        loop = Loop(self._items, Ruleset(), self._world, self._vitals, self._performer, poller, self._notifier)
+        until, ended = time.monotonic() + FINISH_WITHIN, Ended()
         poller.start()
-        loop.run(lambda world: time.monotonic() > until or not any(owes_start(p) for p in world.programs.values()))
+        loop.run(lambda world: ended(world) or time.monotonic() > until or not _owing(world))
         poller.end()
-        performer.flush(5.0)
+        self._performer.flush(FLUSH)
         self._world = loop.world
 
     def _end(self) -> int:
         """The exit code: 1 while a program that we stopped is not up again, with what to do by hand."""
-        owed = sorted(p.name for p in self._world.programs.values() if owes_start(p))
+        owed = _owing(self._world)
         for name in owed:
             line = format_line(
                 "a start is still owed; start it by hand", name, None, [("command", f"supervisorctl start {name}")]
@@ -144,9 +139,13 @@ class _Run:
     # Watching
 
     def _watch(self, config: Config) -> int:
+        slow = too_slow(config)
+        if slow:
+            _log.error("%s", slow)
+            return USAGE
         raise_descriptor_limit()
         try:
-            watch = Watch(config, self._state, self._journal, self._items, self._world, self._vitals, self._notifier)
+            watch = Watch(config, self._state, self._performer, self._items, self._world, self._vitals, self._notifier)
         except OSError as error:
             _log.error("a directory cannot be made: %s\nMake it, or name another in the configuration.", error)
             return UNREACHABLE
@@ -156,10 +155,10 @@ class _Run:
             return UNREACHABLE
         signal.signal(signal.SIGHUP, lambda *_: watch.reload(self._path))
         for action in self._open:
-            watch.performer.perform(action)
+            self._performer.perform(action)
         self._tell(config)
         self._world = watch.run()
-        return watch.exit_code or self._end()
+        return self._end() if watch.exit_code == FINE else max(self._end(), watch.exit_code)
 
     def _tell(self, config: Config) -> None:
         fields = [
@@ -170,6 +169,11 @@ class _Run:
             ("archive", str(config.archive.directory)),
         ]
         _log.info("%s", format_line("watching", None, None, fields))
+
+
+def _owing(world: World) -> list[str]:
+    """Programs that we stopped, or are about to, and that are not up again."""
+    return sorted(p.name for p in world.programs.values() if owes_start(p))
 
 
 def _on_terminate(items: queue.SimpleQueue[Item]) -> None:

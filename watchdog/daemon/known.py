@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import yaml
-
-from watchdog.config import STANDARD_PATH, SupervisorSettings, default_state
+from watchdog.config import STANDARD_PATH, ConfigError, SupervisorSettings, default_state
+from watchdog.supervisor import parse_url
+from watchdog.yamlfile import parse_document
 
 FILE: Final = "supervisor.json"
 
@@ -47,11 +47,9 @@ def _text(path: Path) -> str:
 
 def _parsed(text: str) -> str | None:
     """The last `state.directory` of a document that is YAML; None: it is none, or names none."""
-    if "&" in text:
-        return None  # aliases can make a small file huge; the line is looked for instead
     try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        data = parse_document("", text.encode()).data
+    except ConfigError:
         return None
     state = data.get("state") if isinstance(data, dict) else None
     named = state.get("directory") if isinstance(state, dict) else None
@@ -80,5 +78,9 @@ def recall(state: Path) -> SupervisorSettings:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return SupervisorSettings()
     if not isinstance(url, str) or not all(isinstance(v, str | None) for v in (user, password)):
+        return SupervisorSettings()
+    try:
+        parse_url(url)
+    except ValueError:
         return SupervisorSettings()
     return SupervisorSettings(url, user, password, timeout)

@@ -6,13 +6,19 @@ different state directories have no file in common; the kernel frees both when t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import socket
 import struct
+import threading
+import time
 from pathlib import Path
 from typing import Final, NamedTuple
+
+LISTENS_WITHIN: Final = 0.2
+"""Seconds from bind to listen of a watchdog that starts in the same moment; they are two calls in a row."""
 
 _UCRED: Final = struct.Struct("3i")
 """pid, uid, gid of SO_PEERCRED."""
@@ -34,9 +40,18 @@ class Taken(NamedTuple):
 
 
 def lock_state(directory: Path) -> int | Taken:
-    """The descriptor that holds the lock, to be kept open; or who has it. Makes the directory (0750). Raises OSError."""
+    """The descriptor that holds the lock, to be kept open; or who has it. Makes the directory (0750). Raises OSError.
+
+    A disk that became read-only, or full, must not keep a begun restart from being finished: a lock needs no writing.
+    """
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    path, flags = directory / "lock", os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise
+        fd = os.open(path, flags | os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -57,20 +72,32 @@ def lock_state(directory: Path) -> int | Taken:
 def lock_supervisor(key: str) -> socket.socket | Taken:
     """The socket that holds the lock, to be kept open; or who has it. `key`: supervisor.lock_key(url).
 
-    A name that is held by a user who is neither root nor ourselves is a squatter's, and does not count: anybody can bind one.
+    A name that is held by a user who is neither root nor ourselves is a squatter's, and does not count: anybody can bind one. So is
+    one that is bound and not listened on: a watchdog does the second right after the first.
     """
     name = "\0worker-watchdog-" + hashlib.sha256(key.encode()).hexdigest()[:32]
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         lock.bind(name)
-        lock.listen(1)
+        lock.listen()
     except OSError:
         holder = _holder(name)
-        if holder is not None and holder.uid not in (0, os.geteuid()):
+        if holder is None or holder.uid not in (0, os.geteuid()):
             return lock
         lock.close()
-        return Taken(f"supervisord at {key}", holder.pid if holder else None)
+        return Taken(f"supervisord at {key}", holder.pid)
+    threading.Thread(target=_turn_away, args=(lock,), name="lock", daemon=True).start()
     return lock
+
+
+def _turn_away(lock: socket.socket) -> None:
+    """Take every caller and let it go: one that is never taken fills the queue, and the next could not ask whose this is."""
+    while True:
+        try:
+            caller, _ = lock.accept()
+        except OSError:  # closed
+            return
+        caller.close()
 
 
 class _Holder(NamedTuple):
@@ -79,6 +106,15 @@ class _Holder(NamedTuple):
 
 
 def _holder(name: str) -> _Holder | None:
+    """Who listens on the name; None: nobody, also not a moment later."""
+    found = _ask_holder(name)
+    if found is None:
+        time.sleep(LISTENS_WITHIN)
+        found = _ask_holder(name)
+    return found
+
+
+def _ask_holder(name: str) -> _Holder | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         probe.settimeout(1.0)
         try:

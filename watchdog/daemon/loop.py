@@ -49,9 +49,12 @@ PATIENCE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class NewConfig:
-    """A reload: a Config, or why it was refused."""
+    """A reload: a Config and its text, or why it was refused."""
 
+    number: int
+    """A later one counts, though an earlier one may take longer to read."""
     config: Config | None
+    text: str = ""
     why: str = ""
 
 
@@ -85,7 +88,8 @@ class Loop:
         self.rules = rules
         self.world = world
         self.vitals = vitals
-        self.on_config: Callable[[Config], None] = lambda _: None
+        self.on_config: Callable[[NewConfig, Config], None] = lambda *_: None
+        self._reloads = 0
         self._performer = performer
         self._poller = poller
         self._notifier = notifier
@@ -95,7 +99,6 @@ class Loop:
         self._paced: tuple[Mapping[str, Program], bool | None] | None = None
         self._waiting: set[str] = set()
         self._deadline = time.monotonic() + PATIENCE * rules.interval
-        self._phases: tuple[tuple[str, Phase], ...] = ()
         self._matched = False
 
     def state(self) -> tuple[World, Ruleset, Vitals]:
@@ -124,11 +127,11 @@ class Loop:
             self._event(self.looks.popleft())
 
     def _take(self, item: Item) -> None:
-        self._take_looks()
-        if isinstance(item, TickBegan):
+        if isinstance(item, TickBegan):  # before its first looks are taken, and not after
             self._waiting = set(item.names)
             self._deadline = item.at + PATIENCE * self.rules.interval
-        elif isinstance(item, TickEnded):
+        self._take_looks()
+        if isinstance(item, TickEnded):
             self._full_tick(item.seconds)
         elif isinstance(item, MainGone):
             self._poller.ask()
@@ -138,7 +141,7 @@ class Loop:
             self._health(item)
         elif isinstance(item, NewConfig):
             self._new_config(item)
-        else:
+        elif not isinstance(item, TickBegan):
             self._event(item)
 
     def _event(self, event: Event) -> None:
@@ -159,11 +162,19 @@ class Loop:
         if self._remembered is not None:
             kept, self._remembered = self._remembered, None
             self.world = settle(self.world, kept.pauses, kept.given_up, kept.cooldowns, event.at, event.wall)
+            self._say_resumed()
         if self._ticks is not None:
             self._ticks.watch(event.processes, self.rules)
         if not self._matched:
             self._matched = True
             self._warn_unmatched(event)
+
+    def _say_resumed(self) -> None:
+        """What the journal brought back, a line for each program that is not simply watched."""
+        for program in self.world.programs.values():
+            if program.phase is not Phase.WATCHING or program.paused_until_wall is not None:
+                fields = [("phase", str(program.phase)), ("paused", "yes" if program.paused_until_wall else "no")]
+                _log.info("%s", format_line("resumed from the journal", program.name, None, fields))
 
     def _warn_unmatched(self, event: SupervisorAnswered) -> None:
         for policy in self.rules.policies:
@@ -215,6 +226,8 @@ class Loop:
         if not health.archive_writable and was.archive_writable is not False:
             text = "the archive cannot be written: nothing is stopped without evidence"
             _log.error("%s", format_line(text, None, None, [("why", health.archive_why)]))
+        if health.capture_usable and was.capture_usable is False:
+            _log.info("stacks can be read again")
         if health.archive_writable and was.archive_writable is False:
             _log.info("the archive can be written again")
         self.vitals = replace(
@@ -229,11 +242,14 @@ class Loop:
             self._scribe.offer(self.world, self.rules, self.vitals, at_once=True)
 
     def _new_config(self, new: NewConfig) -> None:
+        if new.number < self._reloads:
+            return
+        self._reloads = new.number
         if new.config is None:
             _log.error("the new configuration is refused, the old one stays:\n%s", new.why)
             return
         self.rules = new.config.ruleset
-        self.on_config(new.config)
+        self.on_config(new, new.config)
         self._matched = False
         _log.info("configuration reloaded")
         self._event(Reloaded(time.monotonic(), time.time()))

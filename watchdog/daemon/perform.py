@@ -38,12 +38,21 @@ from watchdog.model.action import (
 from watchdog.model.event import BundleSealed, Event, KillSent, Persisted, Reaped, StacksDumped, StartSent, StopSent
 from watchdog.model.evidence import Dump, LogLines
 from watchdog.model.observation import Identity, ProcessInfo
+from watchdog.model.record import Record
 from watchdog.model.world import Sealed
 from watchdog.procfs import identity_of, walk
 from watchdog.supervisor import Fault, Supervisor
 
 _log = logging.getLogger("watchdog")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+_Background = DumpStacks | CollectEvidence | StopProgram | KillProgram | ReapTree | StartProgram
+
+DUMPS_AT_ONCE = 4
+"""Trees that are dumped at once: where 200 programs stall in the same second, 400 py-spy would finish off the host."""
+
+SEALS_AT_ONCE = 2
+"""Bundles that are sealed at once: each may hold some 50 MiB while it is packed."""
 
 LOG_LINES = 60
 """Lines of each log that evidence.json holds; the bundle holds more."""
@@ -55,10 +64,10 @@ class Means:
 
     post: Callable[[Event], None]
     journal: Journal
-    supervisor: Callable[[], Supervisor | None]
-    ask: Callable[[], None]
-    info_of: Callable[[str], ProcessInfo | None]
-    logs_of: Callable[[str], tuple[str, ...]]
+    supervisor: Callable[[], Supervisor | None] = lambda: None
+    ask: Callable[[], None] = lambda: None
+    info_of: Callable[[str], ProcessInfo | None] = lambda _: None
+    logs_of: Callable[[str], tuple[str, ...]] = lambda _: ()
     places: Places | None = None
     history: History | None = None
     config_text: str = ""
@@ -88,6 +97,10 @@ class Performer:
 
     def __init__(self, means: Means) -> None:
         self.means = means
+        self._dumping = threading.BoundedSemaphore(DUMPS_AT_ONCE)
+        self._sealing = threading.BoundedSemaphore(SEALS_AT_ONCE)
+        self._unwritten: tuple[Record, ...] = ()
+        """Records that the disk did not take; they go before the next ones, so that the journal stays in order."""
         self._records: queue.SimpleQueue[Persist | threading.Event] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="journal", daemon=True)
         self._writer.start()
@@ -101,8 +114,10 @@ class Performer:
         elif isinstance(action, AskSupervisor):
             self.means.ask()
         else:
-            work = self._work(action)
-            threading.Thread(target=work, name=type(action).__name__, daemon=True).start()
+            try:
+                threading.Thread(target=self._work(action), name=type(action).__name__, daemon=True).start()
+            except RuntimeError as error:  # no thread is to be had: out of memory, or of processes
+                self.means.post(_not_begun(action, str(error)))
 
     def flush(self, within: float) -> bool:
         """Wait until the journal has all that was decided so far, for so many seconds at most."""
@@ -110,7 +125,7 @@ class Performer:
         self._records.put(done)
         return done.wait(within)
 
-    def _work(self, action: Action) -> Callable[[], None]:
+    def _work(self, action: _Background) -> Callable[[], None]:
         table: Mapping[type, Callable[..., Event]] = {
             DumpStacks: self._dump,
             CollectEvidence: self._collect,
@@ -131,19 +146,24 @@ class Performer:
                 action.set()
                 continue
             error = self._append(action)
+            if error is not None:
+                fields = [("step", action.step), ("why", error)]
+                _log.error(
+                    "%s", format_line("the journal could not be written", action.program, action.incident, fields)
+                )
             if action.step is not None:
                 event = Persisted(time.monotonic(), time.time(), action.program, action.incident, action.step, error)
                 self.means.post(event)
-            elif error is not None:
-                _log.error(
-                    "%s", format_line("the journal could not be written", action.program, None, [("why", error)])
-                )
 
     def _append(self, action: Persist) -> str | None:
+        """An intent that could not be written is given up, and the core told so; all else is true already, and written later."""
         try:
-            self.means.journal.append(action.records)
+            self.means.journal.append((*self._unwritten, *action.records))
         except OSError as error:
+            if action.step != "intent":
+                self._unwritten += action.records
             return f"{self.means.journal.path}: {error.strerror}"
+        self._unwritten = ()
         return None
 
     # Evidence
@@ -158,8 +178,14 @@ class Performer:
                 troubles.append(f"pid {action.ident.pid} is gone, or /proc does not tell when it began")
                 break
             at_s = round(time.monotonic() - began, 3)
-            tree = walk(action.ident.pid)
-            dumps.append(dump_tree(tree, action.ident.pid, at_s=at_s, within=action.within, tell=troubles.append))
+            try:
+                tree = walk(action.ident.pid)
+            except OSError as error:
+                troubles.append(f"the process tree cannot be read: {error.strerror}")
+                break
+            with self._dumping:
+                found = dump_tree(tree, action.ident.pid, at_s=at_s, within=action.within, tell=troubles.append)
+            dumps.append(found)
         lines = self._log_lines(action.program)
         return StacksDumped(
             time.monotonic(), time.time(), action.program, action.incident, tuple(dumps), lines, tuple(troubles)
@@ -176,7 +202,8 @@ class Performer:
     def _collect(self, action: CollectEvidence) -> BundleSealed:
         sealed = Sealed(None, None, "there is no archive while a restart is finished")
         if self.means.places is not None:
-            sealed = seal(action.case, self._sources(action), self.means.places, within=action.within)
+            with self._sealing:
+                sealed = seal(action.case, self._sources(action), self.means.places, within=action.within)
         return BundleSealed(time.monotonic(), time.time(), action.program, action.incident, sealed)
 
     def _sources(self, action: CollectEvidence) -> Sources:
@@ -224,6 +251,22 @@ class Performer:
         if supervisor is not None:
             gone, error = start(supervisor, action.program)
         return StartSent(time.monotonic(), time.time(), action.program, action.incident, gone, error)
+
+
+def _not_begun(action: _Background, why: str) -> Event:
+    """The answer to an action that could not even be begun: nothing was done."""
+    at, wall, program, incident = time.monotonic(), time.time(), action.program, action.incident
+    if isinstance(action, DumpStacks):
+        return StacksDumped(at, wall, program, incident, (), LogLines(), (why,))
+    if isinstance(action, CollectEvidence):
+        return BundleSealed(at, wall, program, incident, Sealed(None, None, why))
+    if isinstance(action, StopProgram):
+        return StopSent(at, wall, program, incident, "unreachable", why)
+    if isinstance(action, KillProgram):
+        return KillSent(at, wall, program, incident, why)
+    if isinstance(action, ReapTree):
+        return Reaped(at, wall, program, incident, (), action.tree, why)
+    return StartSent(at, wall, program, incident, error=why)
 
 
 def _now(event: StopSent) -> StopSent:

@@ -63,6 +63,7 @@ class Ticks:
         self._lay = lay
         self._told: tuple[Mapping[str, ProcessInfo], Ruleset] | None = None
         self._taken: object = None
+        self._refused: list[Malformed] = []
         self._wake = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="looker", daemon=True)
@@ -92,8 +93,7 @@ class Ticks:
 
     def _tick(self) -> float:
         began = time.monotonic()
-        for request in take(self._runtime, time.time()):
-            self._post(_as_event(request, self._told))
+        self._take_requests()
         told = self._told
         if told is None:
             self._post(TickBegan(began, frozenset()))
@@ -113,6 +113,14 @@ class Ticks:
         self._post(TickEnded(time.monotonic(), time.monotonic() - began))
         return rules.interval
 
+    def _take_requests(self) -> None:
+        """A file that cannot be removed is told of once, and not at every tick."""
+        found = [_as_event(request, self._told) for request in take(self._runtime, time.time())]
+        for event in found:
+            if event not in self._refused:
+                self._post(event)
+        self._refused = [event for event in found if isinstance(event, Malformed)]
+
     def _look(self, name: str, info: ProcessInfo, rules: Ruleset) -> None:
         seen = self._looker.look(rules.policy_for(name), info, time.monotonic())
         event = Observed(time.monotonic(), time.time(), seen)
@@ -125,6 +133,10 @@ def _as_event(
 ) -> Requested | Malformed:
     if isinstance(request, Malformed):
         return request
-    if told is None or request.program not in told[0]:
+    if told is None:
+        return Malformed(
+            request.program, f"{request.verb}: supervisord has not told its programs yet; ask again in a moment"
+        )
+    if request.program not in told[0]:
         return Malformed(request.program, f"{request.verb}: supervisord has no such program")
     return Requested(time.monotonic(), time.time(), request.program, request.verb, request.for_s, request.why)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from watchdog.config import Config, ConfigError, load
 from watchdog.daemon import known
 from watchdog.daemon.health import HealthChecks
 from watchdog.daemon.locks import Taken, lock_supervisor
-from watchdog.daemon.loop import Ended, Item, Loop, NewConfig
+from watchdog.daemon.loop import PATIENCE, Ended, Item, Loop, NewConfig
 from watchdog.daemon.perform import Means, Performer
 from watchdog.daemon.poller import Poller
 from watchdog.daemon.scribe import Scribe
@@ -46,13 +48,14 @@ class Watch:
         self,
         config: Config,
         state: Path,
-        journal: Journal,
+        performer: Performer,
         items: queue.SimpleQueue[Item],
         world: World,
         vitals: Vitals,
         notifier: Notifier,
     ) -> None:
         self.exit_code = 0
+        self._reloads = 0
         self._state, self._items, self._notifier = state, items, notifier
         self._lock: socket.socket | None = None
         for directory in (config.runtime, config.runtime / "requests"):
@@ -65,7 +68,9 @@ class Watch:
         self._ticks = Ticks(Looker(Procfs()), history, config.runtime, items.put, self._lay)
         self._health = HealthChecks(config.archive.directory, items.put)
         self._scribe = Scribe(config.runtime)
-        self.performer = Performer(self._means(config, journal, history))
+        self.performer = performer
+        journal = performer.means.journal
+        performer.means = self._means(config, journal, history)
         vitals = replace(vitals, archive_directory=str(config.archive.directory), supervisor_url=config.supervisor.url)
         self._loop = Loop(
             items, rules, world, vitals, self.performer, self._poller, notifier,
@@ -157,17 +162,23 @@ class Watch:
         _log.info("metrics on http://%s/metrics", listen)
 
     def reload(self, path: Path | None) -> None:
-        """SIGHUP: read the configuration in a thread of its own; a bad one is refused."""
-        threading.Thread(target=self._load, args=(path,), name="reload", daemon=True).start()
-
-    def _load(self, path: Path | None) -> None:
+        """SIGHUP: read the configuration in a thread of its own, since its disk may hang; a bad one is refused."""
+        self._reloads += 1
         try:
-            new = NewConfig(load(path))
+            threading.Thread(target=self._load, args=(path, self._reloads), name="reload", daemon=True).start()
+        except RuntimeError as error:
+            self._items.put(NewConfig(self._reloads, None, why=f"no thread is to be had to read it: {error}"))
+
+    def _load(self, path: Path | None, number: int) -> None:
+        try:
+            config = load(path)
+            slow = too_slow(config)
+            new = NewConfig(number, None if slow else config, _text_of(config), slow)
         except (ConfigError, MissingResources) as error:
-            new = NewConfig(None, str(error))
+            new = NewConfig(number, None, why=str(error))
         self._items.put(new)
 
-    def _configured(self, config: Config) -> None:
+    def _configured(self, new: NewConfig, config: Config) -> None:
         """Called in the deciding thread when a new configuration is taken."""
         old, self._config = self._config, config
         fixed = {
@@ -179,9 +190,27 @@ class Watch:
         for key in (k for k, (was, now) in fixed.items() if was != now):
             _log.warning("%s is new in the configuration; it counts from the next start of the daemon on", key)
         self.performer.means.places = _places(config)
-        self.performer.means.config_text = _text_of(config)
+        self.performer.means.config_text = new.text
         self._health.archive = config.archive.directory
         self._loop.vitals = replace(self._loop.vitals, archive_directory=str(config.archive.directory))
+
+
+def too_slow(config: Config, environ: Mapping[str, str] = os.environ) -> str:
+    """Why this interval cannot be used under systemd's watchdog; '' when it can.
+
+    Its watchdog is fed after a full tick, which may take PATIENCE intervals; a unit that asks for more would be killed, and not
+    told why.
+    """
+    told = environ.get("WATCHDOG_USEC", "")
+    seconds = int(told) / 1e6 if told.isdigit() else 0.0
+    if not seconds or config.ruleset.interval * (PATIENCE + 1) <= seconds:
+        return ""
+    most = seconds / (PATIENCE + 1)
+    return (
+        f"interval: {config.ruleset.interval:g} s is too long for systemd's WatchdogSec of {seconds:g} s: "
+        "a healthy daemon would be killed. "
+        f"Use an interval of at most {most:g} s, or raise WatchdogSec in the unit."
+    )
 
 
 def _places(config: Config) -> Places:
