@@ -31,8 +31,8 @@ def line(number: int) -> logging.LogRecord:
     return logging.LogRecord("watchdog", logging.INFO, __file__, 1, "line %s", (number,), None)
 
 
-def read_until(reader: int, mark: str) -> str:
-    text = ""
+def read_until(reader: int, mark: str, text: str = "") -> str:
+    """`text`, which was read before, and what comes until `mark` has."""
     while mark not in text:
         text += os.read(reader, 1 << 16).decode()
     return text
@@ -48,7 +48,7 @@ def test_nobody_waits_for_a_reader_and_what_was_dropped_is_told(pipe: tuple[int,
     assert time.monotonic() - began < FLUSH + 5.0
     text = read_until(reader, "were dropped")
     assert "line 0\n" in text
-    text += read_until(reader, f"line {ROOM - 1}\n")
+    text = read_until(reader, f"line {ROOM - 1}\n", text)
     assert "line 1\n" in text
     handler.handle(line(999_999))
     handler.flush()
