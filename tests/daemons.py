@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,10 @@ from watchdog.resources import rules_directory
 
 WITHIN = 60.0
 """Seconds for anything that is waited for: far more than it takes, since the machines are shared."""
+
+GONE_WITHIN = 5.0
+"""Seconds from SIGTERM to the process's end. The promise is 2 s; an interpreter that tears down eight threads on two cores, which
+other tests use too, may take as long again."""
 
 CONFIG = """\
 supervisor: {{url: '{url}'}}
@@ -50,6 +55,8 @@ class Daemon:
         self.folder = folder
         self.config = folder / "watchdog.yaml"
         self.log = folder / "watchdog.log"
+        self.python = Path(sys.executable)
+        self.environ = dict(os.environ)
         self.process: subprocess.Popen[bytes] | None = None
         stage.write_rules(folder / "rules")
         stage.write_signatures(rules_directory() / "signatures", folder / "signatures")
@@ -58,11 +65,12 @@ class Daemon:
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "watchdog", "-c", str(self.config), "run", *arguments],
+                [str(self.python), "-m", "watchdog", "-c", str(self.config), "run", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env=self.environ,
             )
         return self.process
 
@@ -91,6 +99,15 @@ class Daemon:
         except FileNotFoundError:
             return None
         return found
+
+    def metric(self, name: str) -> float | None:
+        """One sample without labels of a scrape, or None: without a sample, or it does not listen yet."""
+        listen = (self.snapshot() or {}).get("metrics")
+        if listen is None:
+            return None
+        with urllib.request.urlopen(f"http://{listen}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
 
     def program(self, name: str) -> dict[str, Any]:
         """One program of the snapshot; empty where it has none."""

@@ -20,25 +20,32 @@ MODULE_LINES = 400
 FUNCTION_LINES = 40
 
 _PURE = {"model", "judge"}
-_EDGES = {"procfs", "procfile", "procstat", "supervisor", "childread", "readchild", "mounts"}
+_EDGES = {"procfs", "procfile", "procstat", "supervisor", "childread", "readchild", "killed", "mounts", "durable"}
 """Where the world is touched, for every room that has to."""
 _WORDS = {"logfmt"}
 """How a line of the log is spelt, for whoever writes one."""
+_TEXT = {"ansi"}
+"""How text that others wrote is read. Imports nothing."""
+_NUMBERS = {"exitcode", "sunpath"}
+"""Constants that more than one room needs. Each is in one place, and imports nothing."""
 _CONFIG = {"config", "configfile", "problems", "resources", "rulefiles", "structure", "units", "yamlfile"}
 _ROOMS = {"look", "collect", "act", "show"}
-_WIRED = _PURE | _EDGES | _WORDS | _CONFIG | _ROOMS | {"journal"}
+_WIRED = _PURE | _EDGES | _WORDS | _TEXT | _NUMBERS | _CONFIG | _ROOMS | {"journal"}
 
 LAW: Mapping[str, set[str]] = {
     # room, or module beside the rooms -> which others of ours it may import
     "model": set(),
     "judge": {"model"},
-    **dict.fromkeys(_EDGES, _PURE | _EDGES),
+    **{module: set() for module in _NUMBERS | _TEXT},
+    **dict.fromkeys(_EDGES, _PURE | _EDGES | {"sunpath"}),
+    "durable": set(),
+    "killed": set(),
     "readchild": set(),  # run by itself, for one read: it must start quickly
-    **{module: {"model"} | _CONFIG for module in _CONFIG},
+    **{module: {"model", "sunpath"} | _CONFIG for module in _CONFIG},
     "logfmt": set(),
-    "journal": _PURE,
-    "look": _PURE | _EDGES,
-    "collect": _PURE | _EDGES,
+    "journal": _PURE | {"durable"},
+    "look": _PURE | _EDGES | _TEXT,
+    "collect": _PURE | _EDGES | _TEXT,
     "act": _PURE | _EDGES | _WORDS,
     "show": _PURE,
     "daemon": _WIRED,
@@ -53,7 +60,7 @@ OTHERS: Mapping[str, set[str]] = {
     "cattrs": {"structure", "journal"},
     "click": {"cli"},
     "prometheus_client": {"show", "daemon"},
-    "psutil": {"procfs", "look", "collect", "cli", "demo"},
+    "psutil": {"demo"},  # of the extra `demo`
     "rich": {"cli", "show", "demo"},
     "yaml": {"yamlfile", "daemon"},  # the daemon: state.directory of a configuration that may be broken
 }

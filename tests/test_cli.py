@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +19,13 @@ from types import MappingProxyType
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.show.worlds import NOW, RULESET, VITALS, world
-from watchdog import __version__
+from tests.show.worlds import NOW, RULESET, VITALS, info, only, restarting, world
+from watchdog import __version__, resources
 from watchdog.cli import COMMANDS, main
+from watchdog.cli.demo import _socket_folder
 from watchdog.journal import Journal
 from watchdog.model.record import IncidentRecord
-from watchdog.model.world import Host, World
+from watchdog.model.world import Host, Phase, Program, World
 from watchdog.show import status as snapshots
 
 DUMP = """\
@@ -161,6 +164,37 @@ def test_a_broken_configuration_exits_2_with_every_error(tmp_path: Path, args: l
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("args", [["status"], ["incidents"], ["check"], ["diagnose", "-"]])
+def test_an_incomplete_installation_exits_2_and_says_what_to_do(
+    config: Path, args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "rules_directory", lambda: resources.find_directory("rules", config.parent))
+    result = invoke("-c", config, *args)
+    assert result.exit_code == 2
+    assert "Install it again" in result.stderr and result.stdout == ""
+
+
+def test_the_demo_in_an_incomplete_installation_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "rules_directory", lambda: resources.find_directory("rules", tmp_path))
+    result = invoke("demo", "--keep", tmp_path / "kept")
+    assert result.exit_code == 3
+    assert "Install it again" in result.stderr
+
+
+@pytest.mark.parametrize("length", [60, 74, 75, 90, 107])
+def test_the_demos_socket_has_a_path_that_supervisord_can_bind(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the longest pid, which supervisord appends while it binds."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        folder = Path(short, "x" * (length - len(short) - 1))
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        with _socket_folder() as near, socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(f"{near}/s.sock.4194304")
+            assert near.is_relative_to(folder) is (length < 75)
+
+
 def test_the_configuration_can_come_from_the_environment(config: Path) -> None:
     write_journal(config)
     assert json.loads(invoke("incidents", "--json", WATCHDOG_CONFIG=str(config)).output)[0]["id"] == NEWER.id
@@ -170,6 +204,20 @@ def test_status_without_a_daemon_exits_3_and_says_what_to_do(config: Path) -> No
     done = run("-c", config, "status")
     assert done.returncode == 3
     assert b"watchdog run" in done.stderr and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("phase", "step", "code"),
+    [(Phase.VERIFYING, "started", 0), (Phase.STARTING, "owed", 1), (Phase.STOPPING, "intent", 1)],
+)
+def test_status_of_a_restarted_program_that_runs_again_is_no_problem(
+    config: Path, phase: Phase, step: str, code: int
+) -> None:
+    there = Program("gpu:one", phase, info=info("gpu:one", 101), restarting=restarting(step))
+    write_snapshot(config, only(there))
+    result = invoke("-c", config, "status")
+    assert result.exit_code == code
+    assert ("its start is owed" in result.output) is bool(code)
 
 
 def test_status_exits_0_when_all_is_well_and_1_when_it_is_not(config: Path) -> None:
@@ -269,6 +317,16 @@ def test_one_incident_by_the_beginning_of_its_id(config: Path) -> None:
     (config.parent / "x.json").write_text('{"summary": "One batch was lost."}')
     assert "One batch was lost." in invoke("-c", config, "incidents", "show", "20261130").output
     assert json.loads(invoke("-c", config, "incidents", "show", NEWER.id, "--json").output)["detail"] == "as it should"
+
+
+def test_an_incident_that_had_to_be_kept_in_the_runtime_directory_says_where(config: Path) -> None:
+    copy = config.parent / "runtime" / "fallback" / "x.json"
+    copy.parent.mkdir()
+    copy.write_text('{"manifest": {"summary": "One batch was lost.", "error": "the archive is full"}, "evidence": {}}')
+    Journal(config.parent / "state").append([replace(NEWER, bundle=str(copy))])
+    told = " ".join(invoke("-c", config, "incidents", "show", NEWER.id).output.split())
+    assert f"the essential part of it is in {copy}" in told
+    assert "One batch was lost." in told and "the archive is full" in told
 
 
 @pytest.mark.parametrize(("wanted", "says"), [("2026", "2 incidents begin with"), ("2027", "no incident '2027'")])

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.show.worlds import NOW, RULESET, VITALS, world
 from tests.supervisord import Supervisord
 from watchdog.cli import main
 from watchdog.model.observation import GAUGES
+from watchdog.show.status import path_in, snapshot, write
 
 WORKER = (
     "import ctypes, multiprocessing, sys, time\n"
@@ -88,6 +93,88 @@ def test_check_tries_every_program(config: Path, host: Supervisord) -> None:
     ((grade, what),) = graded(found, "supervisord")
     assert grade == "ok" and host.url in what and str(host.pid) in what
     assert all(r["todo"] for r in found if r["grade"] != "ok")
+
+
+@pytest.mark.parametrize(("progress", "blind"), [("log: 'Batch'", True), ("file: '/nowhere/{process}.json'", False)])
+def test_check_calls_a_program_with_a_shared_log_blind_as_the_daemon_does(
+    config: Path, progress: str, blind: bool
+) -> None:
+    """A progress line is looked for in the log that it shares, so only a progress file helps."""
+    text = config.read_text().replace("  - match: 'twin:*'", f"  - {{match: 'twin:*', progress: {{{progress}}}}}")
+    config.write_text(text)
+    _, found = checked(config)
+    for twin in ("twin:twin_00", "twin:twin_01"):
+        assert any("blind" in what for _, what in graded(found, twin)) is blind
+
+
+def with_progress_file(config: Path, path: Path) -> list[tuple[str, str]]:
+    """What `check` says of good:good's progress file."""
+    text = config.read_text().replace("  - match: 'good:*'", f"  - {{match: 'good:*', progress: {{file: '{path}'}}}}")
+    config.write_text(text)
+    _, found = checked(config)
+    return [(grade, what) for grade, what in graded(found, "good:good") if "progress" in what]
+
+
+@pytest.mark.parametrize(
+    ("content", "grade", "says"),
+    [
+        (b'{"count": 3, "total": 9}', "ok", "can be read"),
+        (b"anything that changes", "ok", "can be read"),
+        (b'{"count": 3', "fail", "torn"),
+        (b"", "fail", "empty"),
+        (b"\x00\x01", "fail", "binary"),
+        (b" " * ((1 << 20) + 1), "fail", "larger than 1 MiB"),
+        (b'{"count": "three"}', "warn", "cannot be understood"),
+    ],
+)
+def test_check_reads_the_progress_file(config: Path, tmp_path: Path, content: bytes, grade: str, says: str) -> None:
+    (tmp_path / "good.json").write_bytes(content)
+    ((found, what),) = with_progress_file(config, tmp_path / "{process}.json")
+    assert (found, says in what) == (grade, True)
+
+
+def test_check_tells_a_progress_file_that_is_none_missing_or_older_than_the_process(
+    config: Path, tmp_path: Path
+) -> None:
+    original = config.read_text()
+    os.mkfifo(tmp_path / "fifo")
+    ((grade, what),) = with_progress_file(config, tmp_path / "fifo")
+    assert grade == "fail" and "is a directory, FIFO" in what
+    config.write_text(original)
+    ((grade, what),) = with_progress_file(config, tmp_path / "missing")
+    assert grade == "warn" and "is not there" in what
+    config.write_text(original)
+    (tmp_path / "old").write_text('{"count": 3}')
+    os.utime(tmp_path / "old", (1.0, 1.0))
+    ((grade, what),) = with_progress_file(config, tmp_path / "old")
+    assert grade == "warn" and "before this process began" in what
+
+
+def test_check_tries_the_metrics_address(config: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config.write_text(config.read_text() + f"metrics: {{listen: '127.0.0.1:{port}'}}\n")
+        code, found = checked(config)
+        ((grade, what),) = graded(found, "metrics")
+        assert code == 1 and grade == "fail" and f"127.0.0.1:{port}" in what
+        vitals = replace(VITALS, pid=os.getpid(), metrics_listen=f"127.0.0.1:{port}")
+        (tmp_path / "runtime").mkdir()
+        write(path_in(tmp_path / "runtime"), snapshot(world(), RULESET, vitals, NOW, time.time()))
+        ((grade, what),) = graded(checked(config)[1], "metrics")
+        assert grade == "ok" and f"served by the daemon (pid {os.getpid()})" in what
+        vitals = replace(vitals, metrics_listen=None)
+        write(path_in(tmp_path / "runtime"), snapshot(world(), RULESET, vitals, NOW, time.time()))
+        assert graded(checked(config)[1], "metrics")[0][0] == "fail", "our daemon lives, and somebody else has the port"
+    ((grade, what),) = graded(checked(config)[1], "metrics")
+    assert grade == "ok" and "can be listened on" in what
+
+
+def test_check_of_metrics_that_are_off_or_nowhere(config: Path) -> None:
+    text = config.read_text()
+    config.write_text(text + "metrics: off\n")
+    assert graded(checked(config)[1], "metrics") == [("ok", "off, as configured")]
+    config.write_text(text + "metrics: {listen: '192.0.2.1:9877'}\n")  # TEST-NET-1: no host has it
+    assert graded(checked(config)[1], "metrics")[0][0] == "fail"
 
 
 def test_check_reckons_with_startsecs(config: Path) -> None:

@@ -11,27 +11,36 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.show.worlds import NOW, RULESET, VITALS, info, world
+from tests.show.worlds import NOW, RULESET, VITALS, info, restarting, world
 from watchdog.cli import main, request
 from watchdog.cli.begin import Failure
+from watchdog.daemon import requests
 from watchdog.journal import Journal
+from watchdog.model.event import LONGEST_PAUSE, Verb
 from watchdog.model.record import IncidentRecord
-from watchdog.model.world import Program, World
+from watchdog.model.world import Phase, Program, World
 from watchdog.show import status as snapshots
 
 
 class Taker:
-    """Takes requests as the daemon does: reads a file that is whole, unlinks it. May add an incident for each."""
+    """Takes requests as the daemon does: reads a file that is whole, unlinks it, obeys, and writes snapshots.
+
+    May add an incident for each request, and may refuse those about some programs.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.taken: list[dict[str, object]] = []
+        self.taken: list[dict[str, Any]] = []
         self.record: IncidentRecord | None = None
         self.on_request: Callable[[], object] = bool
+        self.refuses: tuple[str, ...] = ()
+        self.writes = True
+        self.world = world()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -45,12 +54,30 @@ class Taker:
 
     def _run(self) -> None:
         while not self._end.wait(0.01):
+            if self.taken and self.writes:
+                write_snapshot(self.root, self.world)
             for path in sorted((self.root / "runtime" / "requests").glob("[!.]*.json")):
-                self.taken.append(json.loads(path.read_text()))
+                request = json.loads(path.read_text())
+                self.taken.append(request)
                 path.unlink()
+                if self.writes:  # the first snapshot after that may not know of it yet
+                    time.sleep(0.1)
+                    write_snapshot(self.root, self.world)
+                    time.sleep(0.1)
+                self._obey(request)
                 self.on_request()
                 if self.record is not None:
                     Journal(self.root / "state").append([replace(self.record, bundle=None, outcome=None), self.record])
+
+    def _obey(self, request: dict[str, Any]) -> None:
+        name = request["program"]
+        if name in self.refuses or request["verb"] == "collect":
+            return
+        until = time.time() + request["for_s"] if request["verb"] == "pause" else None
+        there = self.world.programs[name]
+        phase = Phase.WATCHING if there.phase is Phase.GIVEN_UP else there.phase
+        changed = replace(there, phase=phase, paused_until_wall=until)
+        self.world = replace(self.world, programs={**self.world.programs, name: changed})
 
 
 @pytest.fixture
@@ -64,8 +91,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def taker(root: Path) -> Iterator[Taker]:
-    write_snapshot(root)
     with Taker(root) as running:
+        write_snapshot(root, running.world)
         yield running
 
 
@@ -92,6 +119,80 @@ def test_pause_leaves_one_whole_request(root: Path, taker: Taker) -> None:
     assert isinstance(taken.pop("at"), float)
     assert taken == {"verb": "pause", "program": "gpu:one", "for_s": 1200.0, "why": "profiling"}
     assert list((root / "runtime" / "requests").iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", get_args(Verb))
+def test_the_daemon_takes_what_a_command_leaves(root: Path, verb: Verb) -> None:
+    request.leave(root / "runtime", verb, "gpu:one", for_s=LONGEST_PAUSE, why="profiling")
+    (taken,) = requests.take(root / "runtime", time.time())
+    assert taken == requests.Request(verb, "gpu:one", LONGEST_PAUSE, "profiling")
+
+
+def test_a_pause_that_is_too_long_is_refused_here_and_there(root: Path, taker: Taker) -> None:
+    result = invoke(root, "pause", "gpu:one", "--for", f"{LONGEST_PAUSE + 1:.0f}s")
+    assert result.exit_code == 2 and "at most 7 d" in result.stderr
+    assert taker.taken == []
+    (root / "other").mkdir()
+    path = request.leave(root / "other", "pause", "gpu:one", for_s=LONGEST_PAUSE + 1)
+    (refused,) = requests.take(root / "other", time.time())
+    assert isinstance(refused, requests.Malformed) and refused.path == str(path)
+
+
+def test_a_pause_that_the_daemon_refused_exits_1_and_points_to_its_log(root: Path, taker: Taker) -> None:
+    taker.refuses = ("gpu:three",)
+    result = invoke(root, "pause", "gpu:*", "--for", "1m")
+    assert (result.exit_code, result.stdout) == (1, "gpu:one: paused for 1 min\n")
+    assert "refused: gpu:three." in result.stderr and "journalctl -u worker-watchdog" in result.stderr
+
+
+def test_an_earlier_pause_is_not_taken_for_this_one(root: Path, taker: Taker) -> None:
+    earlier = replace(world().programs["gpu:one"], paused_until_wall=time.time() + 3600.0)
+    taker.world = replace(taker.world, programs={**taker.world.programs, "gpu:one": earlier})
+    taker.refuses = ("gpu:one",)
+    result = invoke(root, "pause", "gpu:one", "--for", "1m")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_a_pause_says_that_a_begun_restart_is_finished_first(root: Path, taker: Taker) -> None:
+    there = replace(world().programs["gpu:one"], phase=Phase.STARTING, restarting=restarting("owed"))
+    taker.world = replace(taker.world, programs={**taker.world.programs, "gpu:one": there})
+    result = invoke(root, "pause", "gpu:one", "--for", "1m")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "gpu:one: paused for 1 min; its restart, which has begun, is finished first\n",
+    )
+
+
+@pytest.mark.parametrize("changes", [{"paused_until_wall": 9e9}, {"phase": Phase.GIVEN_UP}], ids=["paused", "given up"])
+def test_resume_says_what_came_of_it(root: Path, taker: Taker, changes: dict[str, Any]) -> None:
+    there = replace(world().programs["gpu:one"], **changes)
+    taker.world = replace(taker.world, programs={**taker.world.programs, "gpu:one": there})
+    taker.refuses = ("gpu:one",)
+    result = invoke(root, "resume", "gpu:one")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "not resumed, the daemon refused: gpu:one." in result.stderr and "log" in result.stderr
+    taker.refuses = ()
+    result = invoke(root, "resume", "gpu:one")
+    assert (result.exit_code, result.stdout) == (0, "gpu:one: watched again\n")
+
+
+def test_a_program_that_is_gone_by_now_is_not_paused(root: Path, taker: Taker) -> None:
+    taker.refuses = ("gpu:one",)
+    left = {name: program for name, program in taker.world.programs.items() if name != "gpu:one"}
+    taker.on_request = lambda: setattr(taker, "world", replace(taker.world, programs=left))
+    result = invoke(root, "pause", "gpu:one", "--for", "1m")
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_a_daemon_that_takes_the_request_and_writes_nothing_exits_3(
+    root: Path, taker: Taker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request, "TAKEN_WITHIN", 0.5)
+    monkeypatch.setattr(request, "TOLD_INTERVALS", 0.0)
+    taker.writes = False
+    result = invoke(root, "pause", "gpu:one", "--for", "1m")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "what came of it is not known" in result.stderr
 
 
 def test_a_pattern_means_every_watched_program_it_matches(root: Path, taker: Taker) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from watchdog import rulefiles
 from watchdog.config import ConfigError, load_rules, load_signatures
+from watchdog.judge.budget import DEADLINE, slot_wait, time_to_recover
+from watchdog.model.observation import GAUGES, GaugeName, Gauges
 from watchdog.model.rule import (
     Above,
     Below,
@@ -136,7 +140,6 @@ def test_a_rule_about_gauges_needs_no_stacks(tmp_path: Path) -> None:
 
 
 def test_the_built_in_stall_is_the_one_that_is_promised() -> None:
-    # FACTS: detection to the first new batch must fit 600 s; 520 s with these numbers, and 560 s for the second in line.
     assert load_rules([])["stall"] == Rule(
         name="stall",
         summary="The program is up, but neither its log nor its progress has moved.",
@@ -158,6 +161,19 @@ def test_the_built_in_stall_is_the_one_that_is_promised() -> None:
         verify_within=150.0,
         limits=RuleLimits(330.0, 3, 3600.0),
     )
+
+
+def test_the_built_in_numbers_leave_the_server_no_time_to_fail_the_job() -> None:
+    """A program whose startsecs is 0; the second one wedged in the same second waits for the restart slot besides."""
+    stall = load_rules([])["stall"]
+    first = time_to_recover(stall, 5.0, 0.0)
+    assert first == 520.0
+    assert first + slot_wait(stall, 0.0) == 560.0
+    assert first + slot_wait(stall, 0.0) < DEADLINE == 600.0
+
+
+def test_every_gauge_of_a_look_can_be_asked_for_and_no_other() -> None:
+    assert set(GAUGES) == set(get_args(GaugeName)) == set(Gauges._fields) == set(rulefiles._GAUGE_VALUES)
 
 
 def test_every_key_of_a_signature_arrives(tmp_path: Path) -> None:

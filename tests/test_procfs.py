@@ -1,5 +1,6 @@
 """Processes and trees: real ones where the kernel's behaviour matters, a recorded /proc for what cannot be provoked."""
 
+import errno
 import os
 import resource
 import signal
@@ -298,6 +299,41 @@ def test_an_exhausted_descriptor_table_does_not_mean_gone(spawn: Spawn, monkeypa
             os.close(descriptor)
     assert [sample.identity for sample in proc.tree(main)] == [main]
     proc.close()
+
+
+def test_what_was_kept_when_a_walk_failed_is_let_go_of(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = main_of(spawn(FAMILY).pid)
+    wait_for(lambda: len(walk(main.pid)) == 3)
+    last = walk(main.pid)[2].pid
+    before = len(os.listdir("/proc/self/fd"))
+    proc = Procfs()
+    look = Procfs._look
+
+    def refuse(self: Procfs, pid: int, *args: object) -> ProcessSample | None:
+        if pid == last:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return look(self, pid, *args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Procfs, "_look", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            proc.tree(main)
+    assert len(os.listdir("/proc/self/fd")) > before
+    proc.forget(main)
+    assert len(os.listdir("/proc/self/fd")) == before
+    proc.close()
+
+
+def test_a_process_that_proves_another_ones_is_not_kept(tmp_path: Path) -> None:
+    record(tmp_path, 9, children=(10,))
+    record(tmp_path, 10, ppid=1)
+    before = len(os.listdir("/proc/self/fd"))
+    proc = Procfs(tmp_path)
+    main = Identity(9, 500)
+    assert [sample.pid for sample in proc.tree(main)] == [9]
+    assert proc.tree(Identity(9, 499)) == ()
+    proc.forget(main)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_the_descriptor_limit_is_raised_to_the_hard_one() -> None:

@@ -13,6 +13,10 @@ import yaml
 from watchdog import config
 from watchdog.cli import COMMANDS
 from watchdog.configfile import ConfigFile
+from watchdog.daemon import known
+from watchdog.judge.budget import slot_wait, time_to_recover
+from watchdog.look.gauges import gauges_of
+from watchdog.model.observation import ProcessSample
 from watchdog.show.metrics import FAMILIES
 
 ROOT = Path(__file__).parent.parent
@@ -90,3 +94,35 @@ def test_the_kinds_are_those_of_the_signatures() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"(?<![\w/])(?:systemd|rules|tests)/[\w./-]+\w", TEXT))))
 def test_the_files_it_names_are_there(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+def test_memory_and_cpu_are_told_in_one_way_and_as_they_are_reckoned() -> None:
+    told = {cells[0].strip("`").removeprefix("watchdog_"): cells[2] for cells in rows("tests/test_readme.py -->")}
+    for name in ("program_resident_bytes", "program_shared_memory_bytes", "program_cpu_seconds_total"):
+        assert told[name] == FAMILIES[name][1].replace("process tree", "tree").rstrip(".").replace("R", "r", 1), name
+    one = ProcessSample(10, 1, 1, "main", "S", 1.0, None, 130, 50, 20, 60, 8, 1024, 1)
+    other = ProcessSample(11, 2, 10, "child", "S", 1.0, None, 100, 40, 10, 50, 8, 1024, 1)
+    seen = gauges_of((one, other))
+    assert seen.shmem == 60, "of the process that has most of it"
+    assert seen.rss == 50 + 20 + 40 + 10 + 60
+
+
+def test_where_the_way_to_supervisord_is_kept_is_told(tmp_path: Path) -> None:
+    known.remember(tmp_path, config.SupervisorSettings(None, "dog", "swordfish"), "unix:///run/s")
+    (kept,) = tmp_path.iterdir()
+    (line,) = [item for item in re.split(r"\n- ", TEXT) if f"`{kept.name}`" in item and "state directory" in item]
+    assert "password" in line and f"mode 0{kept.stat().st_mode & 0o777:o}" in line
+    assert "swordfish" in kept.read_text()
+
+
+def test_the_times_are_those_of_the_built_in_rule() -> None:
+    stall = config.load_rules(())["stall"]
+    first = time_to_recover(stall, 5.0)
+    assert f"add up to {first:.0f} s at most, {first + slot_wait(stall):.0f} s for a second worker" in TEXT
+
+
+def test_the_changelog_names_every_command() -> None:
+    named = {
+        word for words in re.findall(r"`([a-z -]+)`", (ROOT / "CHANGELOG.md").read_text()) for word in words.split()
+    }
+    assert set(COMMANDS) <= named

@@ -14,18 +14,15 @@ import os
 import select
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from watchdog import readchild
+from watchdog import killed, readchild
 from watchdog.mounts import MOUNTINFO, Mounts
 
 Why = Literal["timed out", "not permitted", "vanished", "not a regular file", "failed"]
 
-MOST_LEFT: Final = 32
-"""So many killed children may wait for their end in the kernel at once; then nothing new is started. Each holds a pid and 7 MB."""
 BACK_OFF: Final = (5.0, 300.0)
 """Seconds after which a mount that did not answer is tried again: at first, and at most; it doubles in between."""
 
@@ -151,32 +148,15 @@ class _Child:
         self.process.kill()
         self._in.close()
         self._out.close()
-        if not stuck:
-            try:
-                self.process.wait(timeout=0.2)
-                return
-            except subprocess.TimeoutExpired:
-                pass  # on a loaded host; it is reaped later
-        with _left_lock:
-            _left.append(self.process)
-
-
-_left: list[subprocess.Popen[bytes]] = []
-_left_lock = threading.Lock()
-
-
-def reap() -> int:
-    """Take note of killed children that have ended; never waits. How many are still stuck in the kernel."""
-    with _left_lock:
-        _left[:] = [process for process in _left if process.poll() is None]
-        return len(_left)
+        if stuck:
+            killed.leave(self.process)
+        else:
+            killed.settle(self.process)
 
 
 def _start(path: str) -> _Child | ReadFailure:
-    if (stuck := reap()) >= MOST_LEFT:
-        return ReadFailure(
-            "failed", f"{path}: {stuck} reading processes are stuck in the kernel already; none is added"
-        )
+    if (refusal := killed.too_many()) is not None:
+        return ReadFailure("failed", f"{path}: {refusal}")
     try:
         return _Child()
     except OSError as error:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from watchdog import units
+from watchdog import sunpath, units
 from watchdog.model.rule import CommonCause, HostLimits, Idle, Level, Progress
 from watchdog.problems import Invalid, show
 from watchdog.structure import Schema, list_of
-
-SOCKET_PATH: Final = 107
-"""Bytes of a unix socket's path: sun_path has 108, and a NUL ends it (unix(7))."""
 
 _LEAST: Final = 20
 """Bundles that retention leaves alone whatever the disk says."""
@@ -120,9 +117,9 @@ def read_url(value: object) -> str:
         # Such a url would stand in logs, `status` and bundles.
         raise Invalid("a user or password in the url", "a url without", "they have keys of their own: user, password")
     if re.fullmatch(r"unix:///\S+", url):
-        if len(url.removeprefix("unix://").encode()) > SOCKET_PATH:
+        if len(url.removeprefix("unix://").encode()) > sunpath.LONGEST:
             raise Invalid(
-                show(url), f"a socket's path of at most {SOCKET_PATH} bytes", "a symbolic link makes it shorter"
+                show(url), f"a socket's path of at most {sunpath.LONGEST} bytes", "a symbolic link makes it shorter"
             )
         return url
     if _is_http(url):

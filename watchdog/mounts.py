@@ -95,8 +95,14 @@ class Mounts:
         return mounts.get(path)
 
     def resolve(self, path: str | os.PathLike[str]) -> tuple[str, Mount | None]:
-        """`path` without links and `..`, and its mount. From the first part that is not local on, it is taken as it is spelled."""
-        todo = os.path.join("/", os.getcwd(), os.fspath(path)).split("/")[::-1]
+        """`path` without links and `..`, and its mount. From the first part that is not local on, it is taken as it is spelled.
+
+        A relative path is one below the working directory; when that was deleted, its mount cannot be told.
+        """
+        spelled = _absolute(os.fspath(path))
+        if spelled is None:
+            return os.fspath(path), None
+        todo = spelled.split("/")[::-1]
         done, links = "", 0
         while todo:
             part = todo.pop()
@@ -114,6 +120,14 @@ class Mounts:
             todo.extend(target.split("/")[::-1])
             done = "" if target.startswith("/") else done
         return done or "/", self.covering(done or "/")
+
+
+def _absolute(path: str) -> str | None:
+    """None: it is relative to a directory that is no more."""
+    try:
+        return path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    except OSError:
+        return None
 
 
 def _readlink(path: str) -> str | None:

@@ -148,17 +148,26 @@ class Procfs:
 
         Raises OSError where it cannot be told.
         """
-        at = time.monotonic() if at is None else at
+        tried = {main.pid}
+        try:
+            found = self._walk(main, time.monotonic() if at is None else at, tried)
+        finally:  # what was looked at is kept, so it is this tree's to let go of, at the latest by `forget`
+            self._trees[main] = self._trees.get(main, frozenset()) | tried
+        self._let_go(main, frozenset(sample.pid for sample in found))
+        return found
+
+    def _walk(self, main: Identity, at: float, tried: set[int]) -> tuple[ProcessSample, ...]:
+        """The tree now. Every pid that is looked at is added to `tried`, also when that raises OSError."""
         root = self.sample(main.pid, at)
         found = [] if root is None or root.starttime != main.starttime else [root]
         seen = {sample.pid for sample in found}
         for sample in found:  # grows while it is walked
             for pid in self._children(sample, at):
+                tried.add(pid)
                 child = self.sample(pid, at) if pid not in seen else None
                 if child is not None and child.ppid == sample.pid:  # else it ended, and another has its pid
                     seen.add(pid)
                     found.append(child)
-        self._let_go(main, frozenset(seen))
         return tuple(found)
 
     def forget(self, main: Identity) -> None:

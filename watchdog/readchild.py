@@ -7,6 +7,7 @@ May read, nothing else. Requests come as JSON lines on stdin, answers go to stdo
 # pathlib takes longer to import than the read takes.
 # ruff: noqa: PTH115, PTH116
 
+import errno
 import json
 import os
 import stat
@@ -30,9 +31,12 @@ def open_regular(path: str) -> int:
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise NotRegularError
     descriptor = os.open(path, FLAGS)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotRegularError
+    except OSError:
         os.close(descriptor)
-        raise NotRegularError
+        raise
     return descriptor
 
 
@@ -81,7 +85,9 @@ def serve() -> None:
         except NotRegularError:
             code, payload = NOT_REGULAR, b""
         except OSError as error:
-            code, payload = error.errno or 0, b""
+            code, payload = error.errno or errno.EIO, b""
+        except ValueError:  # a NUL in the path: no reason to end, and be taken for a dead mount
+            code, payload = errno.EINVAL, b""
         sys.stdout.buffer.write(HEAD.pack(code, len(payload)) + payload)
         sys.stdout.buffer.flush()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from watchdog import resources, units
+from watchdog.model.observation import GaugeName
 from watchdog.model.rule import (
     Above,
     Below,
@@ -17,7 +18,6 @@ from watchdog.model.rule import (
     CpuAbove,
     CpuBelow,
     Detector,
-    GaugeName,
     Group,
     InState,
     Level,

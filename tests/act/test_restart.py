@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 import xmlrpc.client
 from collections.abc import Iterator
@@ -171,6 +173,24 @@ def test_nothing_is_sent_unless_it_is_the_same_process(behaviour: Behaviour, res
         assert server.asked == ["supervisor.getProcessInfo"]
     assert outcome.result == result
     assert outcome.detail
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
+def test_a_start_that_cannot_be_told_sends_nothing_and_is_not_a_change(code: int) -> None:
+    """`changed` ends the incident as cleared; out of descriptors it may well be the same process."""
+
+    def refuse(_: int) -> int | None:
+        raise OSError(code, os.strerror(code))
+
+    with FakeRpc({"supervisor.getProcessInfo": answer(process_info(PROGRAM))}) as server:
+        rpc = Supervisor(server.url)
+        outcome = stop(rpc, PROGRAM, IDENT, STARTED_AT, refuse)
+        error = kill(rpc, PROGRAM, IDENT, refuse)
+        assert server.asked == ["supervisor.getProcessInfo"] * 2
+    assert outcome.result == "unreachable"
+    assert os.strerror(code) in outcome.detail
+    assert error is not None
+    assert os.strerror(code) in error
 
 
 def test_a_supervisord_that_went_away_between_the_two_calls() -> None:

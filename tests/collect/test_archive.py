@@ -180,6 +180,31 @@ def test_a_bundle_whose_manifest_is_gone_still_counts(tmp_path: Path) -> None:
     assert retention.make_room(tmp_path, Keep(count=3), coming=1, room=1, now=NOW) == ("a",)
 
 
+def test_when_one_cannot_be_renamed_what_is_there_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.json").mkdir()  # nothing can be renamed over a directory
+    with pytest.raises(OSError, match="directory"):
+        archive.write_whole(tmp_path, [("a.tar.gz", b"bundle"), ("a.json", b"manifest")])
+    assert (tmp_path / "a.tar.gz").read_bytes() == b"bundle"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.tar.gz", "a.json"}
+
+
+def test_a_mode_that_cannot_be_set_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(PermissionError):
+        archive.write_whole(tmp_path, [("a.json", b"manifest")])
+    assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_status_of_an_archive_whose_name_is_none(tmp_path: Path) -> None:
+    status = archive.archive_status(Path(f"{tmp_path}/a\0b"))
+    assert not status.writable and "null byte" in status.why
+
+
 def test_status_of_an_archive_that_can_be_written(tmp_path: Path) -> None:
     directory = tmp_path / "new" / "incidents"
     assert archive.archive_status(directory) == archive.ArchiveStatus(True, "", 0)

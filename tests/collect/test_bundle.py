@@ -83,7 +83,8 @@ def test_a_bundle_holds_what_is_known_of_an_incident(worker: int, places: Places
         supervisor_log=lambda: "INFO spawned: 'prod_00'\n",
         logs=(str(tmp_path / "ami.log"), str(tmp_path / "none.log")),
         config="supervisor:\n  url: http://bob:hunter2-in-url@localhost:9001\n  password: hunter2-in-yaml\n",
-        versions={"supervisord": "4.3.0"},
+        versions=lambda: {"supervisord": "4.3.0"},
+        process_history=lambda: iter([{"at": 3, "pid": 7, "comm": "ami"}, {"at": 63, "pid": 7, "comm": f"x {TOKEN}"}]),
     )
     case = case_of(worker)
     sealed = seal(case, sources, places, within=30.0)
@@ -115,6 +116,7 @@ def test_a_bundle_holds_what_is_known_of_an_incident(worker: int, places: Places
         assert [p.threads[0].frames[0].name for p in dump.processes] == ["parent", "child"]
     assert b"parent (" in found["stacks.txt"] and b"03:06:02 wedged" in found["trace.txt"]
     assert [json.loads(row)["at"] for row in found["observations.jsonl"].splitlines()] == [1, 2]
+    assert [json.loads(row)["at"] for row in found["processes.jsonl"].splitlines()] == [3, 63]
     assert json.loads(found["findings.json"])[0]["value"] == 300.5
     assert json.loads(found["host/versions.json"])["supervisord"] == "4.3.0"
 
@@ -210,6 +212,30 @@ def test_collectors_that_hang_fail_or_are_late_cost_only_themselves(
     assert by_name["supervisor"]["status"] == "timed out" and 1.0 <= by_name["supervisor"]["seconds"] < 12.0
     assert by_name["supervisor log"]["status"] == "failed" and "Connection refused" in by_name["supervisor log"]["why"]
     assert by_name["host"]["status"] == "ok"
+
+
+def test_a_supervisord_that_hangs_does_not_cost_the_other_versions(
+    sleeper: int, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    usual = Collecting.collectors
+    asked = ("supervisor version", "versions", "observations")
+    few = lambda self: [c._replace(within=1.0) for c in usual(self) if c.name in asked]  # noqa: E731
+    monkeypatch.setattr(Collecting, "collectors", few)
+    sources = Sources(versions=lambda: {"supervisord": str(release.wait(60))}, process_history=({"at": 1},))
+    sealed = seal(case_of(sleeper), sources, places, within=20.0)
+    release.set()
+    assert sealed.bundle is not None
+    lines = bundle.read_manifest(Path(sealed.bundle))["collectors"]
+    assert isinstance(lines, list)
+    assert [(line["name"], line["status"]) for line in lines] == [
+        ("observations", "ok"),
+        ("supervisor version", "timed out"),
+        ("versions", "ok"),
+    ]
+    found = {name.partition("/")[2]: data for name, data in members(sealed.bundle).items()}
+    assert "supervisord" not in json.loads(found["host/versions.json"])
+    assert "processes.jsonl" in found and "observations.jsonl" not in found
 
 
 def test_with_no_time_at_all_the_judgement_is_still_sealed(worker: int, places: Places) -> None:

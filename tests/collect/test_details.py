@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from tests.collect.conftest import Spawn
 from watchdog import childread, procfs
 from watchdog.collect import details
 from watchdog.collect.gather import Found
+from watchdog.model.observation import ProcessSample
 
 HOLDER = """
 import mmap, os, socket, sys, tempfile, threading, time
@@ -117,6 +122,7 @@ def test_names_of_the_environment_and_secret_values_apart(holder: int) -> None:
 def test_an_environment_that_was_written_over_gives_no_values_away(tmp_path: Path, spawn: Spawn) -> None:
     tree = procfs.walk(spawn("import time\nready()\ntime.sleep(300)").pid)
     (tmp_path / str(tree[0].pid)).mkdir()
+    shutil.copy(f"/proc/{tree[0].pid}/stat", tmp_path / str(tree[0].pid))
     (tmp_path / str(tree[0].pid) / "environ").write_bytes(b"worker: job hunter2\0A=1\0ba d=hunter2\0\0\0")
     found, _ = details.environments(tree, 5.0, tmp_path)
     assert text(found, "environ-names.txt") == "A\n# 2 entries are no variables; the program has written over them\n"
@@ -137,6 +143,52 @@ def test_gone_processes_are_notes(spawn: Spawn) -> None:
     ):
         assert found.status == "failed" and found.files == {}
         assert all(f"process {child.pid} " in note for note in found.notes)
+
+
+Look = Callable[[tuple[ProcessSample, ...]], Found]
+LOOKS: dict[str, Look] = {
+    "statuses": details.statuses,
+    "threads": details.threads,
+    "descriptors": details.descriptors,
+    "commands": lambda tree: details.commands(tree, 5.0),
+    "memory": lambda tree: details.memory(tree, 5.0),
+    "environments": lambda tree: details.environments(tree, 5.0).found,
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_process_that_has_another_ones_pid_is_not_described(name: str, holder: int) -> None:
+    (sample,) = procfs.walk(holder)
+    assert LOOKS[name]((sample,)).files
+    found = LOOKS[name]((sample._replace(starttime=sample.starttime - 1),))
+    assert (found.files, found.status) == ({}, "failed")
+    assert found.notes == (f"process {holder} ({sample.comm}): gone, or another process has its pid by now",)
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_was_read_while_the_pid_was_reused_is_not_told(
+    name: str, holder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sample,) = procfs.walk(holder)
+    answers = iter([sample.identity, sample.identity._replace(starttime=sample.starttime + 1)])
+    monkeypatch.setattr(procfs, "identity_of", lambda *_: next(answers))
+    assert LOOKS[name]((sample,)).files == {}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("failing", ["identity_of", "thread_states"])
+def test_without_descriptors_there_are_notes(
+    name: str, failing: str, holder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = procfs.walk(holder)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(procfs, failing, refuse)
+    found = LOOKS[name](tree)
+    told = f"process {holder} ({tree[0].comm}): could not be looked at: Too many open files"
+    assert (found.notes == (told,)) is (failing == "identity_of" or name == "threads")
 
 
 def test_a_read_that_does_not_end_costs_only_its_time(holder: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from watchdog.collect.gather import Collector, Found, failed, gather, in_time, skipped
+from watchdog.collect.gather import NO_THREAD, Collector, Found, failed, gather, in_time, skipped
 
 
 def test_runs_in_order_and_tells_each_how_long_it_has() -> None:
@@ -66,6 +66,15 @@ def test_what_goes_wrong_is_told_and_ends_nothing() -> None:
         ("no time", "skipped", "no time was left for it"),
     ]
     assert outcomes[0].seconds >= 0.1
+
+
+def test_where_no_thread_can_be_started_a_collector_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    (outcome,) = gather([Collector("one", 5.0, lambda _: Found({"x": 1}))], deadline=1e12)
+    assert (outcome.status, outcome.why) == ("failed", NO_THREAD)
 
 
 def test_a_bug_escapes_to_the_thread_hook_and_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from watchdog import procfs
 from watchdog.collect import kernel, pyspy
 
 
@@ -97,7 +98,9 @@ def test_without_logind_the_default_is_told(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_users_of_processes() -> None:
-    assert kernel.uids_of([os.getpid(), os.getppid(), 2**22 - 3])[:1] == (os.getuid(),)
+    (own, *_), (parent, *_) = procfs.walk(os.getpid()), procfs.walk(os.getppid())
+    assert kernel.uids_of([own, parent, own._replace(pid=2**22 - 3)])[:1] == (os.getuid(),)
+    assert kernel.uids_of([own._replace(starttime=own.starttime - 1)]) == ()
 
 
 def test_versions(fake_pyspy: Callable[[str], Path]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.collect.conftest import Spawn, stop, wait_for
-from watchdog import procfs
+from watchdog import killed, procfs
 from watchdog.collect import command, pyspy
 from watchdog.model.evidence import ProcessStacks
 from watchdog.model.observation import ProcessSample
@@ -125,7 +125,7 @@ def test_a_pyspy_that_hangs_is_killed_with_its_children(spawn: Spawn, fake_pyspy
     assert found[main.pid].threads[0].state == "S"  # the kernel's word is there all the same
     for pid in (tmp_path / "pids").read_text().split():
         wait_for(lambda pid=int(pid): procfs.state_of(pid) in (None, "Z"))  # type: ignore[misc]
-    assert command.left_behind() == 0
+    assert killed.reap() == 0
 
 
 def test_a_pyspy_that_prints_100_mb_does_not_fill_memory(spawn: Spawn, fake_pyspy: Fake) -> None:

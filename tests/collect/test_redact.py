@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from watchdog.collect.redact import ANSI, MASK, Redactor
+from watchdog.ansi import ANSI
+from watchdog.collect import redact
+from watchdog.collect.redact import MASK, Redactor
 from watchdog.collect.secretnames import known_values, strength
 
 KNOWN = "Zq7-known+Secret/of_40=characters.0123xyz"
@@ -337,6 +340,82 @@ def test_no_known_secret_survives_what_sits_inside_it(secret: str, at: int, insi
     assert secret not in "".join(c for c in out if c not in " │\n")
 
 
+FILLER = "    _try_get_data (torch/utils/data/dataloader.py:1284)\n"
+
+
+def in_blocks(monkeypatch: pytest.MonkeyPatch, text: str, size: int = 256) -> tuple[str, dict[str, int]]:
+    """Redacted in small blocks; made sure that it was, and that in one piece it is the same."""
+    whole, pieces = Redactor([KNOWN]), Redactor([KNOWN])
+    expected = whole.text(text)
+    with monkeypatch.context() as patched:
+        patched.setattr(redact, "BLOCK", size)
+        patched.setattr(redact, "CONTEXT", 1024)
+        pieces = Redactor([KNOWN])
+        assert len(list(pieces._blocks(text))) > 2
+        out = pieces.text(text)
+    assert (out, pieces.counts) == (expected, whole.counts)
+    return out, pieces.counts
+
+
+WRAPPED = [
+    f"│ {KNOWN[:20]}   │\n│ {KNOWN[20:]}      │",
+    f"{KNOWN[:4]}\n{KNOWN[4:9]}\n{KNOWN[9:21]}\n{KNOWN[21:30]}\n{KNOWN[30:]}",
+    f"got {KNOWN[:36]}\nnext",
+]
+
+
+@pytest.mark.parametrize("secret", [*HIDDEN, *WRAPPED])
+def test_a_secret_at_the_end_of_a_block_is_hidden_as_anywhere(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shift in range(0, len(secret) + 60, 11):
+        text = FILLER * 3 + "x" * (256 - len(FILLER) * 3 - shift % 256) + "\n" + f"{secret}\n" + FILLER * 20
+        out, counts = in_blocks(monkeypatch, text)
+        assert "hunter2" not in out.lower() and KNOWN[:8] not in out and KNOWN[-8:] not in out
+        assert counts
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "-----BEGIN RSA PRIVATE KEY-----\n" + "hunter2hunter2hunter2\n" * 300 + "-----END RSA PRIVATE KEY-----\n",
+        "password: |\n" + "  hunter2hunter2\n" * 300,
+    ],
+)
+def test_a_secret_of_more_lines_than_a_block_stays_whole(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, _ = in_blocks(monkeypatch, FILLER * 50 + secret + FILLER * 50)
+    assert "hunter2" not in out
+
+
+def test_a_long_known_value_that_is_wrapped_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "".join(f"{n:04}-" for n in range(700))
+    monkeypatch.setattr(redact, "BLOCK", 500)
+    monkeypatch.setattr(redact, "CONTEXT", 100)
+    wrapped = "".join(f"│ {long[at : at + 70]} │\n" for at in range(0, len(long), 70))
+    redactor = Redactor([long])
+    out = redactor.text(FILLER * 20 + wrapped + FILLER * 20)
+    assert redactor.counts == {"known value": 1}
+    assert "0123-" not in out and "0600-" not in out
+
+
+def test_long_text_leaves_room_for_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """6 MB in one piece let no other thread run for 1.3 s, and took 240 MB: a number for each character."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    text = FILLER * ((2 << 20) // len(FILLER))
+    tracemalloc.start()
+    try:
+        assert Redactor([KNOWN]).text(text) == text
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert pauses == [0.0] * len(pauses) and len(pauses) >= len(text) // (2 * redact.BLOCK)
+    assert peak < 5 * len(text)
+
+
+def test_text_without_line_ends_is_one_block() -> None:
+    redactor = Redactor([KNOWN])
+    assert redactor.text("x " * redact.BLOCK + KNOWN) == "x " * redact.BLOCK + MASK
+
+
 HOSTILE = [
     "token",
     "password='",
@@ -351,6 +430,10 @@ HOSTILE = [
     "A",
     "a-",
     "eyJ",
+    "password: |\n  a\n",
+    "token = '\n",
+    "-----BEGIN A-----\n",
+    "password: |\n  " + "a\n  " * 1000,
 ]
 
 

@@ -32,13 +32,40 @@ def test_text_json_and_rows() -> None:
 
 def test_what_is_too_large_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render, "MOST_OF_ONE", 10)
-    made = list(render.files_of({"a": "x" * 11, "b": "x" * 9, "c": "x" * 9, "d": "x"}, Redactor(), 12))
+    found = {"a": [1] * 5, "b": "x" * 9, "c": "x" * 9, "d": "x", "e": "x\u00e4" * 4, "f.jsonl": [11, 22, 33, 44]}
+    made = list(render.files_of(found, Redactor(), 30))
     assert made == [
         "a: 11 bytes are too many and were left out",
         render.File("b", b"x" * 9),
-        "c: 9 bytes are too many and were left out",
+        render.File("c", b"x" * 9),
         render.File("d", b"x"),
+        "e: only the first 10 of 12 bytes",
+        render.File("e", ("x\u00e4" * 3 + "x").encode()),
+        "f.jsonl: only the newest 3 of 4 rows",
+        "f.jsonl: 9 bytes are too many and were left out",
     ]
+
+
+def test_what_is_cut_is_cut_before_it_is_redacted_and_the_secret_at_its_end_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = "Zq7-known-secret-of-40-characters-0123xyz"
+    seen: list[int] = []
+
+    class Watched(Redactor):
+        def text(self, text: str) -> str:
+            seen.append(len(text))
+            return super().text(text)
+
+    monkeypatch.setattr(render, "MOST_OF_ONE", 1000)
+    for kept in range(8, len(secret)):
+        text = "x " * 400 + "y" * (200 - kept) + secret
+        note, file = render.files_of(
+            {"a.txt": text.replace("y" + secret, " " + secret) + "z" * 5000}, Watched([secret]), 9999
+        )
+        assert isinstance(file, render.File) and note == f"a.txt: only the first 1000 of {len(text) + 5000} bytes"
+        assert secret[:8].encode() not in file.data
+    assert max(seen) == 1000
 
 
 def test_the_archive_holds_the_files_in_their_order() -> None:

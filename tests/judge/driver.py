@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from tests.judge.fakehost import Host, Prog
 from tests.judge.laws import Laws
@@ -334,12 +334,14 @@ class Driver:
             result = "refused"
         elif how == "late":
             result = "unsure"
-            self.host.late.append(lambda: self._serve_stop(prog, action))
+            self.host.late.append(partial(self._serve_stop, prog, action))
         elif how == "lost":
             result = "unsure"
         else:
             taken = self._serve_stop(prog, action)
             result = "unsure" if how == "taken" else "sent" if taken else "not_running"
+        if result == "unsure":
+            self.laws.unsure.add(action.incident)
         self._post(partial(StopSent, program=action.program, incident=action.incident, result=result))
 
     def _serve_stop(self, prog: Prog, action: StopProgram) -> bool:
@@ -375,7 +377,7 @@ class Driver:
         self.host.next_start_lost = False
         self._post(partial(StartSent, program=action.program, incident=action.incident, gone=gone, error=error))
 
-    def with_level(self, **changes: object) -> Ruleset:
+    def with_level(self, **changes: Any) -> Ruleset:
         """The rules in force, with their one policy changed."""
-        policy = replace(self.rules.policies[0], **changes)  # type: ignore[arg-type]
+        policy = replace(self.rules.policies[0], **changes)
         return replace(self.rules, policies=(policy,))

@@ -105,7 +105,7 @@ class Host:
         self.next_stop: LostStop = ""
         self.next_start_lost = False
         self.next_kill_lost = False
-        self.late: list[Callable[[], None]] = []
+        self.late: list[Callable[[], object]] = []
         """Calls that supervisord has not served yet."""
         self.progs = {n: Prog(n) for n in names}
         self._pid = 100

@@ -11,9 +11,10 @@ from typing import Any
 
 from tests.judge.build import MARKER, WALL
 from tests.judge.fakehost import BEATS, Host, Proc, Prog
+from watchdog.judge.detectors import BLIND_AFTER
 from watchdog.model.action import Action, DumpStacks, KillProgram, Persist, Say, StartProgram, StopProgram
 from watchdog.model.event import Event
-from watchdog.model.observation import Identity, Observation, ProcessInfo
+from watchdog.model.observation import ABSENT, NO_GAUGES, Observation, ProcessInfo
 from watchdog.model.record import IncidentRecord, PauseRecord
 from watchdog.model.rule import Level, Rule, Ruleset
 from watchdog.model.world import Transaction, World
@@ -23,6 +24,9 @@ SILENCE, MARKED, NO_BATCH = 30.0, 15.0, 60.0
 
 LATE = 10.0
 """Seconds by which a clock of looks may run ahead of the truth: two looks."""
+
+EPSILON = 0.001
+"""Seconds: sums of the host's clock and of the watchdog's differ in their last digits."""
 
 TRANSITIONS = frozenset(
     {
@@ -70,12 +74,14 @@ class Record:
     """When each heartbeat was last seen to change."""
     shape: str = ""
     """In which mood it was when its stacks were dumped last."""
+    dark: dict[str, float] = field(default_factory=dict)
+    """Since when each heartbeat has been unknown, if it is."""
     paused_until: float = 0.0
     paused_on_disk: float = 0.0
     debt: Debt | None = None
     stops: list[tuple[float, str]] = field(default_factory=list)
     """(when it was intended, rule) of each stop that was really received."""
-    reports: list[tuple[float, Identity | None]] = field(default_factory=list)
+    reports: list[float] = field(default_factory=list)
 
 
 class Laws:
@@ -97,6 +103,8 @@ class Laws:
         self.answering = True
         """supervisord's last answer was one. While it is none, its logs are unknown, whatever was read of them."""
         self.stopped_count = 0
+        self.unsure: set[str] = set()
+        """Incidents whose stop got no answer."""
         self.by_hand = ""
         """The program whose evidence an operator has just asked for."""
 
@@ -109,7 +117,7 @@ class Laws:
     def born(self) -> None:
         self.looks, self.answering, self.life = {}, True, self.life + 1
         for record in self.records.values():
-            record.look, record.changed = None, {}
+            record.look, record.changed, record.dark = None, {}, {}
             record.paused_until = record.paused_on_disk
 
     def same(self, again: tuple[World, Sequence[Action]], first: tuple[World, Sequence[Action]]) -> None:
@@ -142,15 +150,29 @@ class Laws:
         self.looks[name] = self.looks.get(name, 0) + 1 if same else 1
         for heartbeat in ("log", "progress"):
             was, now = getattr(record.look, heartbeat, None), getattr(seen, heartbeat)
+            if not same:
+                record.dark.pop(heartbeat, None)
             if not same or (now is not None and now != was and was is not None):
                 record.changed[heartbeat] = self.host.now
         record.look, record.looked_at = seen, self.host.now
 
+        self._darken(record)
+
     def unseen(self, name: str) -> None:
-        look = self.records[name].look
-        if look is not None:
+        record = self.records[name]
+        if record.look is not None:
             self.looks[name] = self.looks.get(name, 0) + 1
-            self.records[name].look = look._replace(log=None, progress=None, matches={MARKER: None})
+            log, progress = (ABSENT if v is ABSENT else None for v in (record.look.log, record.look.progress))
+            record.look = record.look._replace(log=log, progress=progress, matches={MARKER: None}, gauges=NO_GAUGES)
+            self._darken(record)
+
+    def _darken(self, record: Record) -> None:
+        for heartbeat in ("log", "progress"):
+            value = getattr(record.look, heartbeat)
+            if value is ABSENT or (value is not None and self.answering):
+                record.dark.pop(heartbeat, None)
+            else:
+                record.dark.setdefault(heartbeat, self.host.now)
 
     def silent(self) -> None:
         self.answering = False
@@ -190,7 +212,7 @@ class Laws:
         look = record.look
         assert look is not None
         quiet = {h: self.host.now - at + LATE for h, at in record.changed.items()}
-        return self._groups(look, min(quiet.values()), quiet["progress"]) or self._blind(look)
+        return self._groups(look, min(quiet.values()), quiet["progress"]) or self._blind(record)
 
     def _stalls(self, record: Record, prog: Prog) -> bool:
         """Some group about silence holds in truth, at the latest look."""
@@ -213,9 +235,13 @@ class Laws:
             or (batches and look.progress_after_idle is True and no_batch >= NO_BATCH)
         )
 
-    def _blind(self, look: Observation) -> bool:
-        known = isinstance(look.log, int) and isinstance(look.progress, int) and self.answering
-        return not known and look.gauges.cpu is not None and look.gauges.cpu < 0.05
+    def _blind(self, record: Record) -> bool:
+        """No group can fire: its heartbeats are absent, or have been unknown for ten minutes; and the CPU is idle."""
+        look = record.look
+        assert look is not None
+        dark = {h: self.host.now - since >= BLIND_AFTER - LATE for h, since in record.dark.items()}
+        nothing = look.progress is ABSENT and (look.log is ABSENT or dark.get("log", False))
+        return (nothing or dark.get("progress", False)) and look.gauges.cpu is not None and look.gauges.cpu < 0.05
 
     def dumped(self, action: DumpStacks) -> None:
         proc = self.host.progs[action.program].proc
@@ -232,6 +258,8 @@ class Laws:
             if isinstance(record, Transaction) and record.step == "intent":
                 self.intended[record.incident] = (self.host.now, record.rule)
                 self.intent_life[record.incident] = self.life
+            elif isinstance(record, IncidentRecord) and record.action == "report":
+                self.records[record.program].reports.append(self.host.now)
 
     def wrote(self, action: Persist, full: bool) -> None:
         for record in action.records[: 1 if full and len(action.records) > 1 else 0 if full else None]:
@@ -245,16 +273,15 @@ class Laws:
                 del self.open[record.program]
         elif isinstance(record, PauseRecord):
             self.records[record.program].paused_on_disk = (record.until_wall or WALL) - WALL
-        elif isinstance(record, IncidentRecord) and record.action == "report":
-            look = self.records[record.program].look
-            self.records[record.program].reports.append((self.host.now, look.ident if look else None))
 
     # The restart
 
     def stop_decided(self, action: StopProgram) -> None:
         name, record = action.program, self.records[action.program]
         rule = self.rule(self.intended[action.incident][1])
-        assert self.open.get(name) is not None and self.open[name].incident == action.incident, "the intent is not on disk"
+        assert self.open.get(name) is not None and self.open[name].incident == action.incident, (
+            "the intent is not on disk"
+        )
         assert action.incident in self.bundles, f"L1: {name} is stopped before its evidence is sealed"
         look = record.look
         assert look is not None and look.ident == action.ident, "L2: the latest look is at another process"
@@ -274,12 +301,12 @@ class Laws:
         """L3, for the stop that is about to be sent."""
         assert self.rules is not None
         limits, own = self.rules.limits, rule.limits
-        mine = [t for t, r in self.records[name].stops if r == rule.name and t > at - own.per]
+        mine = [t for t, r in self.records[name].stops if r == rule.name and t > at - own.per + EPSILON]
         assert len(mine) < own.restarts, f"L3: {name} was restarted {len(mine)} times by {rule.name} in {own.per} s"
-        everyone = [t for r in self.records.values() for t, _ in r.stops if t > at - limits.per]
+        everyone = [t for r in self.records.values() for t, _ in r.stops if t > at - limits.per + EPSILON]
         assert len(everyone) < limits.restarts, f"L3: {len(everyone)} restarts on this host in {limits.per} s"
         last = max((t for t, _ in self.records[name].stops), default=float("-inf"))
-        assert at >= last + own.cooldown, f"L3: {name} is restarted anew within its cooldown"
+        assert at >= last + own.cooldown - EPSILON, f"L3: {name} is restarted anew within its cooldown"
 
     def stopped(self, prog: Prog, proc: Proc, action: StopProgram) -> None:
         """supervisord has signalled it: from here on its start is owed."""
@@ -311,7 +338,8 @@ class Laws:
         # An answer is as old as a poll; a life that takes over an intent cannot tell who stopped the program just before it.
         stale = 0.0 if self.intent_life.get(action.incident) == self.life else 6.0
         assert by_hand >= intended - stale, f"L10: an operator stopped {prog.name}, and it is started"
-        assert debt is not None or self.open.get(prog.name) is not None, f"L10: {prog.name} is started, and nothing is owed"
+        told = stale == 0.0 and action.incident not in self.unsure
+        assert debt is not None or not told, f"L10: {prog.name} was stopped by an operator alone, and is started"
         assert debt is None or not debt.told_new, f"L10: an operator stopped the new process of {prog.name}"
 
     # At any time
@@ -330,6 +358,6 @@ class Laws:
             assert record.debt is None or left_alone, f"L5: {name} was stopped by us and is {prog.state}"
 
     def seen_to(self, name: str, since: float) -> bool:
-        """The program's stall was acted on or reported, after `since`."""
+        """Liveness: the program's stall was acted on or reported, after `since`."""
         record = self.records[name]
-        return any(t >= since for t, _ in record.stops) or any(t >= since for t, _ in record.reports)
+        return any(t >= since for t, _ in record.stops) or any(t >= since for t in record.reports)

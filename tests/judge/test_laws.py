@@ -7,13 +7,14 @@ laws.py, and is checked when it happens.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
+from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -40,6 +41,7 @@ from watchdog.model.rule import (
     Unchanged,
     Working,
 )
+from watchdog.model.world import Phase
 
 NAMES = ("ami:w0", "ami:w1", "gpu:w0")
 
@@ -69,19 +71,34 @@ RULES = Ruleset(
 CALM = 420.0
 """Seconds after which a host without faults has no start owed: the last wait for an owed start is 300 s, and a cooldown 60 s."""
 
+SEEN_TO = 1500.0
+"""Seconds in which any stall is acted on or reported: giving up lasts 800 s, the host's budget 400 s, a blind one's wait 630 s."""
+
 STEPS = int(os.environ.get("WATCHDOG_LAW_STEPS", "3200"))
 EACH = 40
 
 names = st.sampled_from(NAMES)
 moods: st.SearchStrategy[Mood] = st.sampled_from(
-    ["batch_lost", "batch_lost", "batch_lost", "works", "mount_dead", "odd", "waits", "long_batch", "rests", "leaks", "unreadable"]
+    [
+        "batch_lost",
+        "batch_lost",
+        "batch_lost",
+        "works",
+        "mount_dead",
+        "odd",
+        "waits",
+        "long_batch",
+        "rests",
+        "leaks",
+        "unreadable",
+    ]
 )
 starts: st.SearchStrategy[Start] = st.sampled_from(["good", "good", "slow", "exits", "fatal", "backoff", "hangs"])
 terms: st.SearchStrategy[Term] = st.sampled_from(["quick", "slow", "ignored"])
 stops: st.SearchStrategy[LostStop] = st.sampled_from(["", "taken", "late", "lost", "refused", "slow"])
 heartbeats: st.SearchStrategy[Seen] = st.sampled_from(["seen", "seen", "unknown", "absent"])
 
-AFTER = st.sampled_from([0.0, 0.4, 2.0, 6.0, 15.0, 50.0])
+AFTER = st.sampled_from([0.0, 0.4, 2.0, 6.0, 15.0, 40.0, 40.0])
 """Seconds that pass after each step."""
 
 
@@ -94,7 +111,8 @@ def then(**strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]]
             what(self, **drawn)
             self.pass_time(after)
 
-        return rule(after=AFTER, **strategies)(step)
+        made: Any = rule
+        return made(after=AFTER, **strategies)(step)
 
     return make
 
@@ -116,9 +134,9 @@ class LawMachine(RuleBasedStateMachine):
         self.host = Host(NAMES)
         stall = replace(STALL, confirm=Confirm(2, 5.0, unknown=unknown))
         policy = replace(RULES.policies[0], rules=(stall, LEAK))
-        self.rules = replace(RULES, policies=(policy,), limits=replace(LIMITS, restarts_at_once=at_once))
-        self.driver = Driver(self.host, self.rules)
-        self.driver.laws.rules = self.rules
+        self.configured = replace(RULES, policies=(policy,), limits=replace(LIMITS, restarts_at_once=at_once))
+        self.driver = Driver(self.host, self.configured)
+        self.driver.laws.rules = self.configured
         self.pass_time(10.0)
         self.host.next_stop = stop
         for prog, mood in zip(self.host.progs.values(), first, strict=True):
@@ -138,6 +156,24 @@ class LawMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.3, 3.0, 20.0, 45.0, 100.0, 200.0]))
     def time_passes(self, seconds: float) -> None:
         self.pass_time(seconds)
+
+    def until(self, name: str, phase: Phase, within: float = 150.0) -> bool:
+        """Let time pass until the program is in this phase; False: it did not get there."""
+        while within > 0.0 and not self._in(name, phase):
+            self.pass_time(0.4)
+            within -= 0.4
+        return self._in(name, phase)
+
+    def _in(self, name: str, phase: Phase) -> bool:
+        program = self.driver.world.programs.get(name)
+        return self.driver.alive and program is not None and program.phase is phase
+
+    @rule(name=names, phase=st.sampled_from([p for p in Phase if p not in (Phase.WATCHING, Phase.GIVEN_UP)]))
+    def it_loses_a_batch_and_gets_to(self, name: str, phase: Phase) -> None:
+        proc = self.host.progs[name].proc
+        if proc is not None:
+            proc.mood = "batch_lost"
+            self.until(name, phase)
 
     @then(seconds=st.sampled_from([6.0, 40.0, 300.0]))
     def the_watchdog_is_suspended(self, seconds: float) -> None:
@@ -274,6 +310,26 @@ class LawMachine(RuleBasedStateMachine):
             driver.ask(name, "resume")
         self.pass_time(CALM)
         driver.laws.calm()
+        self.every_stall_is_seen_to()
+
+    def every_stall_is_seen_to(self) -> None:
+        """With nothing in the way, a worker that lost its batch is restarted or reported, however long it has hung."""
+        procs = [p.proc for p in self.host.progs.values()]
+        if procs[0] is not None and procs[0].mood == "works":
+            procs[0].mood = "batch_lost"
+            procs[0].born = self.host.now
+        waited = 0.0
+        while waited < SEEN_TO and any(self._unseen()):
+            self.pass_time(20.0)
+            waited += 20.0
+        assert not any(self._unseen()), f"a stall was neither acted on nor reported in {SEEN_TO} s"
+
+    def _unseen(self) -> Iterator[str]:
+        for name, prog in self.host.progs.items():
+            proc = prog.proc
+            hangs = prog.known and proc is not None and proc.alive and proc.mood == "batch_lost"
+            if hangs and proc is not None and not self.driver.laws.seen_to(name, proc.born):
+                yield name
 
 
 TestLaws = LawMachine.TestCase
@@ -284,7 +340,7 @@ TestLaws.settings = settings(
     derandomize="WATCHDOG_LAW_STEPS" not in os.environ,
     print_blob=True,
     database=None,
-    phases=(Phase.generate, Phase.shrink),
+    phases=(Stage.generate, Stage.shrink),
     suppress_health_check=list(HealthCheck),
 )
 TestLaws.pytestmark = [pytest.mark.timeout(0)]  # type: ignore[attr-defined]

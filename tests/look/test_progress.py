@@ -145,6 +145,41 @@ def test_a_file_older_than_the_process_is_none_yet(watched: Watched) -> None:
     assert watched.write('{"count": 1}') == FileSeen(1, 1)
 
 
+def test_after_the_wall_clock_was_set_back_every_write_counts_all_the_same(watched: Watched) -> None:
+    """An hour: whatever is written until then looks older than the process."""
+    hour_ago = watched.began_ns - 3600 * 10**9
+
+    def write(content: str) -> FileSeen:
+        fresh = watched.path.with_suffix(".new")
+        fresh.write_text(content)
+        os.utime(fresh, ns=(hour_ago, hour_ago + len(content)))
+        fresh.rename(watched.path)
+        return watched.look()
+
+    assert write("a") == NONE_YET
+    assert watched.look() == NONE_YET
+    assert [write("bb").progress, write("ccc").progress] == [1, 2]
+    watched.file.restart()
+    assert watched.look() == NONE_YET
+    assert write("dddd").progress == 1
+
+
+def test_a_file_that_was_not_there_when_watching_began_counts_whatever_its_time(watched: Watched) -> None:
+    assert watched.look() == NONE_YET
+    watched.path.write_text("a")
+    os.utime(watched.path, ns=(0, watched.began_ns - 3600 * 10**9))
+    assert watched.look().progress == 1
+
+
+def test_what_the_last_process_left_does_not_count_when_it_is_seen_late(watched: Watched) -> None:
+    watched.write("a")
+    watched.path.rename(watched.path.with_suffix(".aside"))
+    watched.file.restart()
+    assert watched.look() == NONE_YET
+    watched.path.with_suffix(".aside").rename(watched.path)
+    assert watched.look() == NONE_YET
+
+
 def test_what_the_last_process_left_is_none_yet(watched: Watched) -> None:
     """Even where it is not older: a crash and a restart within one second."""
     watched.write('{"count": 400}')

@@ -253,6 +253,57 @@ def test_a_read_error_is_unknown(tail: LogTail, log: Path, monkeypatch: pytest.M
     assert tail.look(read=True) == Growth("there", len("lost\n"), ("lost",))
 
 
+def test_a_file_that_a_server_forgot_is_opened_once_more_and_no_oftener(
+    tail: LogTail, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ESTALE of every read, while the name is there."""
+    opened: list[str] = []
+    really = Files.open
+
+    def count(self: Files, path: str) -> OpenFile | ReadFailure:
+        opened.append(path)
+        return really(self, path)
+
+    added = add(log, "kept\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "open", count)
+        patched.setattr(OpenFile, "pread", lambda *_: ReadFailure("vanished", "Stale file handle"))
+        assert tail.look(read=True) == Growth("unknown", trouble="log Stale file handle")
+        assert opened == [str(log)]
+    assert tail.look(read=True) == Growth("there", added, ("kept",))
+
+
+def test_a_rotated_file_that_a_server_forgot_costs_no_line_of_the_new_one(
+    tail: LogTail, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(log, "lost\n")
+    log.rename(log.with_suffix(".1"))
+    log.write_text("first of new\n")
+    really = OpenFile.pread
+    answers = iter([ReadFailure("vanished", "Stale file handle")])
+    monkeypatch.setattr(OpenFile, "pread", lambda self, *args: next(answers, None) or really(self, *args))
+    assert tail.look(read=True).lines == ("first of new",)
+
+
+def test_a_file_that_cannot_be_asked_is_not_left_open(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").write_text("old\n")
+    tail = LogTail(files, str(tmp_path / "log"))
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenFile, "fstat", lambda *_: ReadFailure("failed", "Input/output error"))
+        for _ in range(3):
+            assert tail.look(read=True) == Growth("unknown", trouble="log Input/output error")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("escape", ["\x1b(B", "\x1bc", "\x1b7", "\x1b[38;5;1m", "\x1b=", "\x1b]0;t\x1b\\"])
+def test_escapes_of_terminals_are_no_text(tail: LogTail, log: Path, escape: str) -> None:
+    add(log, f"{escape}Batch{escape} 7{escape}\n")
+    assert tail.look(read=True).lines == ("Batch 7",)
+
+
 def test_nothing_stays_open_after_close(files: Files, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("x\n")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.show.worlds import NOW, RULESET, VITALS, WALL, info, only, restarting, taken, world
+from tests.show.worlds import NOW, RULESET, VITALS, WALL, incident, info, only, restarting, taken, world
 from watchdog.model.world import Phase, Program, World
 from watchdog.show import status
 from watchdog.show.problems import is_stale, problems
@@ -24,6 +24,11 @@ def test_problems_name_what_is_wrong() -> None:
     [
         (Program("gpu:one", Phase.GIVEN_UP, info=info("gpu:one", 101)), "given up"),
         (Program("gpu:one", Phase.STARTING, info=info("gpu:one", 0, "STOPPED"), restarting=restarting("owed")), "owed"),
+        (
+            Program("gpu:one", Phase.STOPPING, info=info("gpu:one", 101), restarting=restarting("intent")),
+            "being stopped",
+        ),
+        (Program("gpu:one", Phase.COOLDOWN, restarting=restarting("owed", "start_failed")), "its start is owed"),
         (Program("gpu:one", Phase.COOLDOWN, restarting=restarting("owed", "unkillable")), "could not be killed"),
         (Program("gpu:one", info=info("gpu:one", 0, "FATAL")), "FATAL"),
         (Program("gpu:one", info=info("gpu:one", 101), reported=("stall",)), "reported, not restarted"),
@@ -40,6 +45,13 @@ def test_one_problem_of_a_program(program: Program, says: str) -> None:
         Program("gpu:one", info=info("gpu:one", 0, "STOPPED")),
         Program("other:four", info=info("other:four", 0, "FATAL")),
         Program("gpu:one", info=info("gpu:one", 101), paused_until_wall=WALL + 60),
+        Program(
+            "gpu:one",
+            Phase.VERIFYING,
+            info=info("gpu:one", 101),
+            incident=incident("gpu:one", 101),
+            restarting=restarting("started"),
+        ),  # wedged it was: it runs again, and whether it works is being verified
     ],
 )
 def test_what_is_no_problem(program: Program) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from watchdog.model.evidence import Diagnosis, Matched
 from watchdog.model.record import IncidentRecord
 from watchdog.model.signature import Advice
@@ -149,3 +151,14 @@ def test_a_manifest_of_another_form_adds_nothing() -> None:
     for manifest in ({}, {"advice": 1, "collectors": {"a": 1}, "summary": None}, {"collectors": [1, None]}):
         assert report.manifest_facts(manifest) == report.ManifestFacts()
         assert report.incident_text(RECORD, report.manifest_facts(manifest)) == report.incident_text(RECORD)
+
+
+def test_an_incident_whose_evidence_is_in_the_fallback_says_where_and_why() -> None:
+    copy = "/run/some/fallback/20261130T030557Z-gpu-one-101.json"
+    manifest = {"summary": "One batch was lost.", "error": "the archive /var/lib/some could not be written: full"}
+    sealed = report.manifest_facts({"manifest": manifest, "evidence": {}})
+    text = report.incident_text(replace(RECORD, bundle=copy), sealed, 500)
+    assert f"bundle   none; the essential part of it is in {copy} (in memory: copy it" in text
+    assert "One batch was lost." in text
+    assert "Why it is not in the archive\n  the archive /var/lib/some could not be written: full" in text
+    assert "archive" not in report.incident_text(RECORD, width=500)

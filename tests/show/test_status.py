@@ -109,7 +109,9 @@ def test_a_vetoed_incident_is_told_and_is_no_problem() -> None:
         (Program("gpu:one", info=info("gpu:one", 101), paused_until_wall=WALL - 1), []),
         (Program("gpu:one", Phase.GIVEN_UP, info=info("gpu:one", 101)), ["given_up"]),
         (Program("gpu:one", Phase.STARTING, info=info("gpu:one", 101), restarting=restarting("owed")), ["start_owed"]),
-        (Program("gpu:one", Phase.STOPPING, info=info("gpu:one", 101), restarting=restarting("intent")), []),
+        (Program("gpu:one", Phase.STOPPING, info=info("gpu:one", 9), restarting=restarting("intent")), ["start_owed"]),
+        (Program("gpu:one", Phase.COOLDOWN, info=info("gpu:one", 9), restarting=restarting("owed")), ["start_owed"]),
+        (Program("gpu:one", Phase.VERIFYING, info=info("gpu:one", 101), restarting=restarting("started")), []),
     ],
 )
 def test_flags(program: Program, flags: list[str]) -> None:

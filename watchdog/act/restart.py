@@ -14,7 +14,7 @@ from watchdog.model.observation import Identity
 from watchdog.supervisor import Fault, FaultKind, Supervisor
 
 StarttimeOf = Callable[[int], int | None]
-"""A pid's start in clock ticks since boot; None: gone, or not readable."""
+"""A pid's start in clock ticks since boot; None: gone. Raises OSError where it cannot be told, for want of descriptors for one."""
 
 
 class StopOutcome(NamedTuple):
@@ -91,11 +91,20 @@ def _not_the_same(
         return StopOutcome("changed", f"{program} is pid {info.pid} now, not {ident.pid}")
     if started_at is not None and info.started_at != started_at:
         return StopOutcome("changed", f"{program} was started anew, at {info.started_at} and not at {started_at}")
-    starttime = starttime_of(info.pid)
+    return _began_otherwise(program, ident, starttime_of)
+
+
+def _began_otherwise(program: str, ident: Identity, starttime_of: StarttimeOf) -> StopOutcome | None:
+    """Why the process that has the pid of `ident` is not it, or cannot be told to be it; None: it is."""
+    try:
+        starttime = starttime_of(ident.pid)
+    except OSError as error:
+        why = f"/proc does not tell when pid {ident.pid} of {program} began: {error.strerror or error}"
+        return StopOutcome("unreachable", f"{why}; nothing was sent")
     if starttime is None:
-        return StopOutcome("changed", f"pid {info.pid} of {program} is gone, or /proc does not tell when it began")
+        return StopOutcome("changed", f"pid {ident.pid} of {program} is gone")
     if starttime != ident.starttime:
         return StopOutcome(
-            "changed", f"pid {info.pid} of {program} began at tick {starttime}, not at {ident.starttime}"
+            "changed", f"pid {ident.pid} of {program} began at tick {starttime}, not at {ident.starttime}"
         )
     return None

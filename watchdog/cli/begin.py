@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from watchdog.exitcode import UNREACHABLE, USAGE
+from watchdog.resources import MissingResources
+
 if TYPE_CHECKING:
     from watchdog.config import Config
     from watchdog.show.status import Snapshot
     from watchdog.supervisor import Fault, Supervisor
-
-PROBLEM = 1
-USAGE = 2
-UNREACHABLE = 3
 
 
 class Failure(click.ClickException):
@@ -28,13 +27,15 @@ class Failure(click.ClickException):
 
 
 def load_config(path: Path | None) -> Config:
-    """The configuration. Raises Failure (2) with every error of every file."""
+    """The configuration. Raises Failure (2) with every error of every file, or when the installation lacks files."""
     from watchdog import config
 
     try:
         return config.load(path)
     except config.ConfigError as error:
         raise Failure(f"the configuration is not valid.\n{error}", USAGE) from error
+    except MissingResources as error:
+        raise Failure(str(error), USAGE) from error
 
 
 def find_supervisor(settings: Config) -> Supervisor:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, coloured, connect, load_config
+from watchdog.cli.begin import coloured, connect, load_config
+from watchdog.exitcode import FINE, PROBLEM, UNREACHABLE
 from watchdog.show.words import clean, paint
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="For machines: a list of {subject, grade, what, todo}.")
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> None:
-    """Try everything for real: configuration, supervisord, each log, py-spy on a child of its own and on each worker, disk.
+    """Try everything for real: configuration, supervisord, logs, progress files, py-spy on a child and on each worker, disk, port.
 
     Run it as the daemon's user. Exit code 1: something failed; 3: supervisord cannot be asked.
 
@@ -38,7 +39,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([result._asdict() for result in found], indent=2))
     failed = {result.subject for result in found if result.grade == "fail"}
-    ctx.exit(UNREACHABLE if "supervisord" in failed else PROBLEM if failed else 0)
+    ctx.exit(UNREACHABLE if "supervisord" in failed else PROBLEM if failed else FINE)
 
 
 def _checks(settings: Config) -> Iterator[Check]:
@@ -48,6 +49,7 @@ def _checks(settings: Config) -> Iterator[Check]:
     yield from probes.of_configuration(settings)
     yield from probes.of_pyspy()
     yield from probes.of_directories(settings)
+    yield probes.of_metrics(settings)
     yield from _programs(settings)
 
 

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, daemon_lives, load_config, unknown_program
+from watchdog.cli.begin import Failure, daemon_lives, load_config, unknown_program
 from watchdog.cli.request import leave, living_daemon, patience, wait_until_taken
+from watchdog.exitcode import PROBLEM, UNREACHABLE
 from watchdog.model.record import IncidentRecord
 from watchdog.show.status import ProgramLine, Snapshot
 

@@ -15,15 +15,21 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, USAGE, Failure
+from watchdog import sunpath
+from watchdog.cli.begin import Failure
+from watchdog.exitcode import FINE, PROBLEM, UNREACHABLE, USAGE
+from watchdog.resources import MissingResources
 
 if TYPE_CHECKING:
     from watchdog.demo.facts import Facts
     from watchdog.demo.run import Ending, Watcher
     from watchdog.demo.stage import Stage
 
-LONGEST_FOLDER: Final = 80
-"""Of the folder of a socket: sockaddr_un has room for 107 bytes, and supervisord binds a temporary name of up to 20 more first."""
+_PREFIX: Final = "watchdog-"
+_SOCKET: Final = "s.sock"
+
+LONGEST_FOLDER: Final = sunpath.LONGEST - len(f"/{_PREFIX}12345678/{_SOCKET}.4194304")
+"""Bytes of the folder for temporary ones: tempfile adds eight, and supervisord first binds the name with its pid appended."""
 
 
 @click.command()
@@ -51,11 +57,11 @@ def demo(keep: Path | None, as_json: bool) -> None:
     _need_supervisor()
     folder = _folder(keep)
     with _socket_folder() as near:
-        facts, ending = _run(folder, near / "s.sock", as_json, kept=keep is not None)
+        facts, ending = _run(folder, near / _SOCKET, as_json, kept=keep is not None)
     click.echo(json.dumps(facts, indent=2) if as_json else _last_words(facts))
     if ending.signal is not None:
         sys.exit(128 + ending.signal)
-    sys.exit(0 if facts["ok"] else PROBLEM)
+    sys.exit(FINE if facts["ok"] else PROBLEM)
 
 
 def _need_supervisor() -> None:
@@ -95,7 +101,9 @@ def _writable_name(folder: Path) -> Path:
 @contextmanager
 def _socket_folder() -> Iterator[Path]:
     near = tempfile.gettempdir()
-    with tempfile.TemporaryDirectory(prefix="watchdog-", dir=near if len(near) <= LONGEST_FOLDER else "/tmp") as path:
+    if len(os.fsencode(near)) > LONGEST_FOLDER:
+        near = "/tmp"
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=near) as path:
         yield Path(path)
 
 
@@ -108,7 +116,7 @@ def _run(folder: Path, socket: Path, as_json: bool, kept: bool) -> tuple[Facts, 
         _build(place)
         with _watcher(as_json) as tell:
             ending = run.run(place, tell)
-    except (run.Unusable, OSError) as error:
+    except (run.Unusable, MissingResources, OSError) as error:
         raise Failure(f"the demo cannot run here: {error}\nIts logs are in {place.logs}", UNREACHABLE) from error
     told = facts.gather(ending.story, ending.seconds, ending.problem, ending.signal is not None, folder)
     if not kept and (told["ok"] or ending.signal is not None):

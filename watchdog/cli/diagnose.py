@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from watchdog.cli.begin import USAGE, Failure, coloured, load_config
+from watchdog.cli.begin import Failure, coloured, load_config
+from watchdog.exitcode import USAGE
 from watchdog.show.report import diagnosis_text
 
 if TYPE_CHECKING:

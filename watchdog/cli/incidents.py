@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from watchdog.cli.begin import UNREACHABLE, USAGE, Failure, coloured, load_config
+from watchdog.cli.begin import Failure, coloured, load_config
+from watchdog.exitcode import UNREACHABLE, USAGE
 from watchdog.model.record import IncidentRecord
 from watchdog.show.report import (
     ManifestFacts,

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from watchdog.cli.begin import (
-    UNREACHABLE,
-    USAGE,
-    Failure,
-    coloured,
-    find_supervisor,
-    load_config,
-    unknown_program,
-    unreachable,
-)
+from watchdog.cli.begin import Failure, coloured, find_supervisor, load_config, unknown_program, unreachable
+from watchdog.exitcode import UNREACHABLE, USAGE
 from watchdog.show.observation import observation_json, observations_text
 
 if TYPE_CHECKING:
@@ -42,8 +34,8 @@ APART: Final = 0.2
 def observe(ctx: click.Context, program: str | None, pid: int | None, as_json: bool) -> None:
     """Look once at every program, at PROGRAM (group:name), or at any process tree: memory, descriptors, CPU, heartbeats.
 
-    The values have the names that rules use: rss, anon, shmem (shared memory counted once) in bytes, fds, fds_ratio (of the soft
-    limit), threads, processes, and cpu in cores, of the whole tree and of each process.
+    The values have the names that rules use: rss, anon, shmem (of a tree, the most that one process has) in bytes, fds, fds_ratio
+    (of the soft limit), threads, processes, and cpu in cores, of the whole tree and of each process.
 
     \b
     watchdog observe

@@ -1,18 +1,21 @@
 """What `watchdog check` tries, each for real.
 
-May read, dump stacks once, and make and remove temporary files; changes nothing else.
+May read, dump stacks once, make and remove temporary files, and bind the metrics' address for a moment; changes nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from watchdog import procfs
+from watchdog.cli.begin import daemon_lives
 from watchdog.collect import command, pyspy
 from watchdog.collect.logs import read_tail
 from watchdog.config import Config
@@ -20,8 +23,10 @@ from watchdog.judge.budget import DEADLINE, time_to_recover
 from watchdog.judge.detectors import about_silence
 from watchdog.look.files import Files
 from watchdog.look.places import Places, places_of_all
+from watchdog.look.progress import ProgressFile, path_of
 from watchdog.model.observation import ProcessInfo
 from watchdog.model.rule import Level, Policy, Ruleset
+from watchdog.show.status import Unreadable, path_in, read
 from watchdog.supervisor import Fault, ProgramSettings, Supervisor
 
 Grade = Literal["ok", "warn", "fail"]
@@ -128,6 +133,32 @@ def _room(settings: Config) -> Iterator[Check]:
         )
 
 
+def of_metrics(settings: Config) -> Check:
+    """Can the address be listened on, or does our own daemon do so?"""
+    where = settings.metrics
+    if where is None:
+        return Check("metrics", "ok", "off, as configured")
+    listen = f"{where.host}:{where.port}"
+    why_not = _cannot_listen(where.host, where.port)
+    if why_not is None:
+        return Check("metrics", "ok", f"{listen} can be listened on")
+    found = read(path_in(settings.runtime), time.time())
+    if not isinstance(found, Unreadable) and found["metrics"] == listen and daemon_lives(found):
+        return Check("metrics", "ok", f"{listen} is served by the daemon (pid {found['daemon']['pid']})")
+    todo = "set metrics.listen to a free address of this host, to port 0 for any free port, or metrics to off"
+    return Check("metrics", "fail", f"{listen} cannot be listened on, so nothing can be scraped: {why_not}", todo)
+
+
+def _cannot_listen(host: str, port: int) -> str | None:
+    """Why not; None: it can be, which was tried as the daemon does it (SO_REUSEADDR)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except (OSError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return None
+
+
 def of_patterns(ruleset: Ruleset, programs: Mapping[str, ProcessInfo]) -> Iterator[Check]:
     """A pattern that matches nothing is kept, since its program may appear; it is also how a slip of the keys looks."""
     if not programs:
@@ -164,9 +195,12 @@ def of_program(info: ProcessInfo, policy: Policy, interval: float, seen: Seen) -
     """One watched program: its heartbeats, its stacks, and whether the rules are quick enough."""
     places = seen.places[info.program]
     yield from _logs(info.program, places)
+    file = policy.progress.file if policy.progress is not None else None
+    if file is not None and info.pid:
+        yield _progress_file(info, file)
     has_log = bool(places.streams) and not places.shared
-    if policy.progress is None and not has_log and any(about_silence(g) for r in policy.rules for g in r.when):
-        todo = "give it a log file of its own, or configure progress; until then it is reported at most"
+    if file is None and not has_log and any(about_silence(g) for r in policy.rules for g in r.when):
+        todo = "give it a log file of its own, or configure progress.file; until then it is reported at most"
         yield Check(info.program, "fail", "blind: it has no heartbeat of its own, so no stall group can fire", todo)
     if info.pid and policy.mode > Level.OBSERVE:
         yield _stacks(info)
@@ -187,6 +221,28 @@ def _logs(program: str, places: Places) -> Iterator[Check]:
             yield Check(program, "fail", f"log cannot be read: {found.why}", todo)
         elif not places.shared:
             yield Check(program, "ok", f"log {path} can be read")
+
+
+def _progress_file(info: ProcessInfo, template: str) -> Check:
+    """Read as the daemon reads it: regular, whole, of a bearable size, and written by this process."""
+    ident = procfs.identity_of(info.pid)
+    if ident is None:
+        return Check(info.program, "warn", f"pid {info.pid} has just ended", "try again")
+    path = path_of(template, info, ident)
+    age = procfs.seconds_since_start(ident.starttime)
+    files = Files()
+    try:
+        seen = ProgressFile(files).look(path, None if age is None else int((time.time() - age) * 1e9))
+    finally:
+        files.close()
+    if seen.trouble is not None:
+        unknown = "; until then it is unknown, which never fires" if seen.progress is None else ""
+        todo = f"see that the worker writes it as README says, and that this user may read it{unknown}"
+        return Check(info.program, "fail" if seen.progress is None else "warn", seen.trouble, todo)
+    if seen.progress == 0:
+        what = f"progress file {path} is not there, or was last written before this process began: no progress yet"
+        return Check(info.program, "warn", what, "see that progress.file names what the worker writes")
+    return Check(info.program, "ok", f"progress file {path} can be read")
 
 
 def _stacks(info: ProcessInfo) -> Check:

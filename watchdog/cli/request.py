@@ -1,7 +1,8 @@
 """Request files: how a command asks the daemon to act. May write below the runtime directory; acts on nothing itself.
 
 `<runtime>/requests/<unique>.json`: {"verb", "program", "for_s", "why", "at"}, made under a hidden name and renamed, so that the
-daemon never reads half of one. The daemon reads it, unlinks it, and turns it into an event.
+daemon never reads half of one. The daemon reads it, unlinks it, and turns it into an event. Whether it did as it was asked is
+told by the snapshots that it writes after that, and by nothing else.
 """
 
 from __future__ import annotations
@@ -9,18 +10,24 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
-from watchdog.cli.begin import UNREACHABLE, Failure, daemon_lives, unknown_program
+from watchdog.cli.begin import Failure, daemon_lives, unknown_program
+from watchdog.exitcode import UNREACHABLE
+from watchdog.model.event import Verb
 from watchdog.show.problems import is_stale
-from watchdog.show.status import Snapshot, Unreadable, path_in, read
-
-Verb = Literal["collect", "pause", "resume"]
+from watchdog.show.status import ProgramLine, Snapshot, Unreadable, path_in, read
 
 TAKEN_WITHIN: Final = 15.0
 """Seconds in which a daemon that lives takes a request: three of its default intervals."""
+
+TOLD_INTERVALS: Final = 6
+"""Of the daemon: while nothing goes on it writes a snapshot at every second look, and the second one is sure to know."""
+
+SEE_LOG: Final = "Its log says why: `journalctl -u worker-watchdog`, or where `watchdog run` writes its stderr."
 
 LONGEST: Final = 55.0
 """Seconds: the daemon takes no request that is older than a minute."""
@@ -73,6 +80,54 @@ def leave(runtime: Path, verb: Verb, program: str, *, for_s: float = 0.0, why: s
             f"cannot leave a request in {directory}: {error.strerror}.\nTry again as root, or as the daemon's user.",
             UNREACHABLE,
         ) from error
+
+
+class Asked(NamedTuple):
+    """One request to the daemon, about one program."""
+
+    program: str
+    path: Path
+    """It vanishes when the daemon takes it."""
+
+
+def ask(
+    runtime: Path, daemon: Snapshot, asked: Sequence[Asked], done: Callable[[ProgramLine], bool]
+) -> dict[str, ProgramLine | None]:
+    """Wait until the daemon has taken every request and has written what came of it.
+
+    What it says of each of these programs then, None where it knows no such program any more. `done`: is it as it was asked for?
+    Raises Failure (3) when the daemon does not take a request, or writes nothing after it.
+    """
+    for one in asked:
+        wait_until_taken(one.path, patience(daemon))
+    return _wait_for_word(runtime, daemon, [one.program for one in asked], done)
+
+
+def _wait_for_word(
+    runtime: Path, daemon: Snapshot, names: Sequence[str], done: Callable[[ProgramLine], bool]
+) -> dict[str, ProgramLine | None]:
+    """The first snapshot in which all are `done`, or the second that is newer: the first may have been made just before."""
+    taken = time.time()
+    deadline = time.monotonic() + max(TAKEN_WITHIN, TOLD_INTERVALS * daemon["daemon"]["interval_s"])
+    newer: list[float] = []
+    lines: dict[str, ProgramLine | None] = {}
+    while time.monotonic() < deadline and len(newer) < 2:
+        time.sleep(_POLL)
+        found = read(path_in(runtime), time.time())
+        if isinstance(found, Unreadable) or found["at"] <= max([taken, *newer]):
+            continue
+        newer.append(found["at"])
+        there = {line["program"]: line for line in found["programs"]}
+        lines = {name: there.get(name) for name in names}
+        if all(line is not None and done(line) for line in lines.values()):
+            break
+    if not newer:
+        raise Failure(
+            "the daemon took the request, and has written nothing since: what came of it is not known.\n"
+            f"See `watchdog status`. {SEE_LOG}",
+            UNREACHABLE,
+        )
+    return lines
 
 
 def patience(found: Snapshot) -> float:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from watchdog.cli.begin import PROBLEM, UNREACHABLE, Failure, coloured, daemon_lives, load_config
+from watchdog.cli.begin import Failure, coloured, daemon_lives, load_config
+from watchdog.exitcode import FINE, PROBLEM, UNREACHABLE
 from watchdog.show.problems import problems
 from watchdog.show.screen import render
 from watchdog.show.status import Unreadable, path_in, read
@@ -43,4 +44,4 @@ def status(ctx: click.Context, as_json: bool, runtime: Path | None) -> None:
         click.echo(json.dumps({**found, "problems": wrong}, indent=2))
     else:
         click.echo(render(found, shutil.get_terminal_size().columns, coloured(), gone))
-    ctx.exit(PROBLEM if wrong else 0)
+    ctx.exit(PROBLEM if wrong else FINE)

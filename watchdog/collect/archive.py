@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from watchdog import durable
 from watchdog.collect.retention import BUNDLE, MANIFEST, entries, remove_stale
 
 FILE_MODE = 0o640
@@ -37,12 +38,12 @@ def archive_status(directory: Path, *, now: float | None = None) -> ArchiveStatu
         make_directory(directory)
         remove_stale(directory, time.time() if now is None else now)
         total = sum(entry.bytes for entry in entries(directory))
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
         return ArchiveStatus(False, _why(directory, problem), 0)
     try:
         descriptor, temporary = _begin(directory, "probe")
         try:
-            _write(descriptor, b"\0" * 4096)
+            durable.write_all(descriptor, b"\0" * 4096)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -79,7 +80,8 @@ def make_directory(directory: Path) -> None:
 def write_whole(directory: Path, files: Sequence[tuple[str, bytes]]) -> None:
     """Write every file under a temporary name, sync each, then rename them in the order given and sync the directory.
 
-    When one cannot be written none appears, and no temporary file stays. Raises OSError.
+    Raises OSError. When one cannot be written none appears. When one cannot be renamed, or the directory not be synced, those
+    that were renamed before stay, each of them whole. No temporary file stays in any case.
     """
     begun: list[Path] = []
     try:
@@ -87,7 +89,7 @@ def write_whole(directory: Path, files: Sequence[tuple[str, bytes]]) -> None:
             descriptor, temporary = _begin(directory, name)
             begun.append(temporary)
             try:
-                _write(descriptor, data)
+                durable.write_all(descriptor, data)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -98,7 +100,7 @@ def write_whole(directory: Path, files: Sequence[tuple[str, bytes]]) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(directory)
+    durable.sync_directory(directory)
 
 
 def _begin(directory: Path, name: str) -> tuple[int, Path]:
@@ -106,26 +108,18 @@ def _begin(directory: Path, name: str) -> tuple[int, Path]:
     temporary = directory / f".{name}.{os.getpid()}.{time.monotonic_ns():x}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, FILE_MODE)
-    os.fchmod(descriptor, FILE_MODE)  # whatever the umask
+    try:
+        os.fchmod(descriptor, FILE_MODE)  # whatever the umask
+    except OSError:
+        os.close(descriptor)
+        temporary.unlink()
+        raise
     return descriptor, temporary
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _why(directory: Path, problem: OSError) -> str:
+def _why(directory: Path, problem: OSError | ValueError) -> str:
+    said = getattr(problem, "strerror", None) or problem
     return (
-        f"the archive {directory} cannot be written: {problem.strerror or problem}; nothing is stopped without evidence, "
+        f"the archive {directory} cannot be written: {said}; nothing is stopped without evidence, "
         "so make it writable for the daemon's user, free space on its disk, or set archive.directory"
     )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from watchdog.collect import details, kernel, logs, pyspy
@@ -32,6 +33,8 @@ class Sources:
 
     history: Iterable[Mapping[str, object]] | Callable[[], Iterable[Mapping[str, object]]] = ()
     """Rows for observations.jsonl, oldest first."""
+    process_history: Iterable[Mapping[str, object]] | Callable[[], Iterable[Mapping[str, object]]] = ()
+    """Rows for processes.jsonl, one for each process and minute, oldest first."""
     supervisor_view: Callable[[], object] | None = None
     """What supervisord says of the program: any JSON value, or text."""
     supervisor_log: Callable[[], str] | None = None
@@ -39,9 +42,9 @@ class Sources:
     logs: tuple[str, ...] = ()
     """Paths of the program's logs."""
     config: str = ""
-    """The part of the configuration that is about this program."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """For example {"supervisord": "4.3.0"}."""
+    """The configuration file, whole: which of its entries is about the program depends on those before it."""
+    versions: Callable[[], Mapping[str, str]] | None = None
+    """What others are asked for their versions, for example {"supervisord": "4.3.0"}."""
     proc: Path = details.PROC
     shm: Path = kernel.SHM
     kmsg: Path = kernel.KMSG
@@ -59,7 +62,8 @@ class Collecting:
         self.known: tuple[str, ...] = ()
         """Secret values, to be hidden; never written."""
         self._began = time.monotonic()
-        self._pids = [sample.pid for sample in case.tree]
+        self._versions: Mapping[str, str] = {}
+        """What others told of their versions."""
 
     def collectors(self) -> list[Collector]:
         """In the order in which they are to run. Seconds are several times what each needs on a loaded host."""
@@ -83,7 +87,8 @@ class Collecting:
             Collector("command lines", 6.0, lambda within: details.commands(tree, within, src.proc)),
             Collector("memory maps", 8.0, lambda within: details.memory(tree, within, src.proc)),
             Collector("logind", 3.0, self._logind),
-            Collector("versions", 2.0, lambda within: kernel.versions(src.versions, within=within)),
+            Collector("supervisor version", 5.0, self._ask_versions),
+            Collector("versions", 2.0, lambda within: kernel.versions(self._versions, within=within)),
             Collector("configuration", 1.0, self._config),
             *([dump._replace(name="stacks again")] if none else []),
             Collector("native stacks", 6.0, self._native),
@@ -148,12 +153,22 @@ class Collecting:
         return Found(files, tuple(notes), "ok" if files else "failed")
 
     def _history(self, within: float) -> Found:
-        history = self.sources.history
-        rows = list(history() if callable(history) else history)[-MOST_ROWS:]
-        return Found({"observations.jsonl": rows}) if rows else skipped("nothing was observed yet")
+        named = {
+            "observations.jsonl": _newest(self.sources.history),
+            "processes.jsonl": _newest(self.sources.process_history),
+        }
+        found = {name: rows for name, rows in named.items() if rows}
+        return Found(found) if found else skipped("nothing was observed yet")
+
+    def _ask_versions(self, within: float) -> Found:
+        """A collector of its own, so that a supervisord that hangs does not cost the versions that are known without it."""
+        if self.sources.versions is None:
+            return skipped("there is nobody to ask")
+        self._versions = self.sources.versions()
+        return Found()
 
     def _logind(self, within: float) -> Found:
-        uids = kernel.uids_of(self._pids, self.sources.proc)
+        uids = kernel.uids_of(self.case.tree, self.sources.proc)
         return kernel.logind(uids, within=within * 0.8, etc=self.sources.etc)
 
     def _config(self, within: float) -> Found:
@@ -165,3 +180,10 @@ class Collecting:
         if text is not None:
             return Found({f"processes/{pid}/native-stacks.txt": text})
         return (skipped if "not tried" in (why or "") else failed)(why or "it said nothing")
+
+
+def _newest(
+    rows: Iterable[Mapping[str, object]] | Callable[[], Iterable[Mapping[str, object]]],
+) -> list[Mapping[str, object]]:
+    """At most MOST_ROWS, oldest first."""
+    return list(deque(rows() if callable(rows) else rows, MOST_ROWS))

@@ -12,20 +12,14 @@ import selectors
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from watchdog import killed
+
 CHUNK = 1 << 16
 """Bytes for each read: what a pipe holds by default on Linux."""
-
-GRACE = 0.2
-"""Seconds that a killed child gets to be reaped at once. Killing takes under 1 ms unless the child is stuck in the kernel."""
-
-_left: list[subprocess.Popen[bytes]] = []
-"""Children that were killed but had not ended when we went on. Module-level, since no call of `run` outlives them."""
-_left_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +40,18 @@ class _Streams:
     """What has been read so far of each stream."""
 
     limit: int
-    parts: dict[str, list[bytes]] = field(default_factory=lambda: {"out": [], "err": []})
+    kept: dict[str, bytearray] = field(default_factory=lambda: {"out": bytearray(), "err": bytearray()})
+    """In one piece each: what trickles in byte by byte would take forty times its size in a list."""
     sizes: dict[str, int] = field(default_factory=lambda: {"out": 0, "err": 0})
 
     def take(self, name: str, data: bytes) -> None:
         room = self.limit - self.sizes[name]
         if room > 0:
-            self.parts[name].append(data[:room])
+            self.kept[name] += data[:room]
         self.sizes[name] += len(data)
 
     def text(self, name: str) -> bytes:
-        return b"".join(self.parts[name])
+        return bytes(self.kept[name])
 
     @property
     def over(self) -> bool:
@@ -66,11 +61,12 @@ class _Streams:
 def run(argv: Sequence[str], *, within: float, limit: int, env: Mapping[str, str] | None = None) -> Ran:
     """Run `argv` in a session of its own for at most `within` seconds, keeping at most `limit` bytes of each stream.
 
-    It is killed at the deadline, and as soon as it prints more than `limit` bytes on stdout. Raises nothing: a program
-    that cannot be started is a `Ran` with its trouble.
+    It is killed at the deadline, and as soon as it prints more than `limit` bytes on stdout. Raises nothing that the world can
+    cause: a program that cannot be started, or listened to for want of descriptors or memory, is a `Ran` with its trouble.
     """
     began = time.monotonic()
-    _reap()
+    if (refusal := killed.too_many()) is not None:
+        return Ran(None, b"", b"", f"was not started: {refusal}", 0.0)
     try:
         child = subprocess.Popen(
             list(argv),
@@ -83,12 +79,16 @@ def run(argv: Sequence[str], *, within: float, limit: int, env: Mapping[str, str
     except (OSError, ValueError) as problem:
         return Ran(None, b"", b"", f"could not be started: {problem}", time.monotonic() - began)
     streams = _Streams(limit)
-    trouble = _read(child, streams, began + within) or _ended(child, began + within)
+    try:
+        trouble = _read(child, streams, began + within) or _ended(child, began + within)
+    except OSError as problem:
+        trouble = f"could not be listened to and was killed: {problem.strerror or problem}"
+    finally:
+        _end(child)
     if trouble == "late":
         trouble = f"did not end within {within:.3g} s and was killed"
     elif trouble == "over":
         trouble = f"printed more than {limit} bytes and was killed"
-    _end(child)
     rc = child.returncode if trouble is None else None
     return Ran(rc, streams.text("out"), streams.text("err"), trouble, time.monotonic() - began)
 
@@ -109,13 +109,6 @@ def sleeper(seconds: float) -> Iterator[int | None]:
         yield child.pid
     finally:
         _end(child)
-
-
-def left_behind() -> int:
-    """How many killed children have still not ended."""
-    _reap()
-    with _left_lock:
-        return len(_left)
 
 
 def _read(child: subprocess.Popen[bytes], streams: _Streams, deadline: float) -> str | None:
@@ -161,16 +154,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     if child.returncode is None:  # not reaped, so the number is still its own, and its group's
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
-        try:
-            child.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            with _left_lock:
-                _left.append(child)
+        killed.settle(child)
     for stream in (child.stdout, child.stderr):
         if stream is not None:
             stream.close()
-
-
-def _reap() -> None:
-    with _left_lock:
-        _left[:] = [child for child in _left if child.poll() is None]

@@ -1,7 +1,8 @@
 """What the kernel tells of each process of a tree: status, limits, threads, descriptors, memory, names in its environment.
 
 May read /proc, and change nothing. What takes the process's mmap_lock (cmdline, environ, maps, smaps_rollup) is read by child
-processes with a deadline; the rest does not block. Links below /proc/PID/fd are read, never followed.
+processes with a deadline; the rest does not block. Links below /proc/PID/fd are read, never followed. Pids are reused at any
+moment, so who has the pid is asked before and after: what was read of another process is not told.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.()%-]*")
 _MAPPING = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \d+ *(.*)")
 
 
+_Told = tuple[Mapping[str, object], list[str]]
+"""Files about one process, and notes on what could not be had."""
+
+
 class Environments(NamedTuple):
     """Names for the bundle, and the secret values, which only tell what to hide and are never written."""
 
@@ -50,45 +55,44 @@ class Environments(NamedTuple):
 
 def statuses(tree: Sequence[ProcessSample], root: Path = PROC) -> Found:
     """status, limits, cgroup, oom_score and io of each process, as the kernel words them."""
-    files: dict[str, object] = {}
-    notes = []
-    for sample in tree:
+
+    def look(sample: ProcessSample) -> _Told:
+        files: dict[str, object] = {}
+        notes = []
         for name in ("status", "limits", "cgroup", "oom_score", "io"):
             text = _read(root / str(sample.pid) / name)
             if isinstance(text, str):
                 files[f"processes/{sample.pid}/{name}.txt"] = text
             else:
-                notes.append(_note(sample, name, text))
-    return _result(files, notes)
+                notes.append(_note(sample, f"{name}: {text.strerror}"))
+        return files, notes
+
+    return _of_each(tree, root, look)
 
 
 def threads(tree: Sequence[ProcessSample], root: Path = PROC) -> Found:
     """Each thread's state, wait channel, system call and kernel stack (the last two need CAP_SYS_PTRACE or CAP_SYS_ADMIN)."""
-    files: dict[str, object] = {}
-    notes = []
-    for sample in tree:
+
+    def look(sample: ProcessSample) -> _Told:
         states = procfs.thread_states(sample.pid, root)
         if not states:
-            notes.append(f"process {sample.pid} ({sample.comm}): gone")
-            continue
+            return {}, [_note(sample, "its threads could not be listed")]
         rows = [_thread(root / str(sample.pid) / "task" / str(state.tid), state) for state in states[:MOST_THREADS]]
-        files[f"processes/{sample.pid}/threads.json"] = {"count": len(states), "threads": rows}
-        if all(row["stack"] is None for row in rows):
-            notes.append(f"process {sample.pid} ({sample.comm}): kernel stacks not permitted")
-    return _result(files, notes)
+        files = {f"processes/{sample.pid}/threads.json": {"count": len(states), "threads": rows}}
+        hidden = all(row["stack"] is None for row in rows)
+        return files, [_note(sample, "kernel stacks not permitted")] if hidden else []
+
+    return _of_each(tree, root, look)
 
 
 def descriptors(tree: Sequence[ProcessSample], root: Path = PROC) -> Found:
     """Open descriptors of each process by kind, with the first TARGETS targets of each kind."""
-    files: dict[str, object] = {}
-    notes = []
-    for sample in tree:
-        directory = root / str(sample.pid) / "fd"
-        try:
-            files[f"processes/{sample.pid}/descriptors.json"] = _descriptors(directory, sample.fd_limit)
-        except OSError as problem:
-            notes.append(_note(sample, "fd", problem))
-    return _result(files, notes)
+
+    def look(sample: ProcessSample) -> _Told:
+        found = _descriptors(root / str(sample.pid) / "fd", sample.fd_limit)
+        return {f"processes/{sample.pid}/descriptors.json": found}, []
+
+    return _of_each(tree, root, look)
 
 
 def commands(tree: Sequence[ProcessSample], within: float, root: Path = PROC) -> Found:
@@ -104,7 +108,7 @@ def commands(tree: Sequence[ProcessSample], within: float, root: Path = PROC) ->
         named = exe.detail if isinstance(exe, childread.ReadFailure) else exe.decode(errors="replace")
         return {f"processes/{sample.pid}/command.txt": f"{shlex.join(words)}\nexecutable: {named}\n"}
 
-    return _by_child(tree, within, read)
+    return _by_child(tree, within, root, read)
 
 
 def memory(tree: Sequence[ProcessSample], within: float, root: Path = PROC) -> Found:
@@ -121,7 +125,7 @@ def memory(tree: Sequence[ProcessSample], within: float, root: Path = PROC) -> F
             files[f"{folder}/smaps_rollup.txt"] = rollup.decode(errors="replace")
         return files
 
-    return _by_child(tree, within, read)
+    return _by_child(tree, within, root, read)
 
 
 def environments(tree: Sequence[ProcessSample], within: float, root: Path = PROC) -> Environments:
@@ -144,7 +148,7 @@ def environments(tree: Sequence[ProcessSample], within: float, root: Path = PROC
         note = [f"# {others} entries are no variables; the program has written over them"] if others else []
         return {f"processes/{sample.pid}/environ-names.txt": "\n".join([*sorted(names), *note]) + "\n"}
 
-    found = _by_child(tree, within, read)
+    found = _by_child(tree, within, root, read)
     return Environments(found, tuple(known))
 
 
@@ -227,33 +231,50 @@ def _thread(directory: Path, state: procfs.ThreadState) -> dict[str, object]:
     }
 
 
-def _by_child(
-    tree: Sequence[ProcessSample],
-    within: float,
-    read: Callable[[ProcessSample, float], dict[str, object] | childread.ReadFailure],
-) -> Found:
-    """One process after another, each with at most EACH seconds a read, until the time is over."""
+def _of_each(tree: Sequence[ProcessSample], root: Path, look: Callable[[ProcessSample], _Told]) -> Found:
+    """What `look` tells of each process; it may raise OSError, which is a note."""
     files: dict[str, object] = {}
-    notes = []
-    deadline = time.monotonic() + within
+    notes: list[str] = []
     for sample in tree:
-        left = deadline - time.monotonic() - 0.1
-        found = read(sample, min(EACH, left / 2)) if left > 0 else None
-        if found is None:
-            notes.append(f"process {sample.pid} ({sample.comm}): no time was left")
-        elif isinstance(found, childread.ReadFailure):
-            notes.append(f"process {sample.pid} ({sample.comm}): {found.detail}")
-        else:
-            files.update(found)
-    return _result(files, notes)
-
-
-def _result(files: dict[str, object], notes: list[str]) -> Found:
+        found, said = _of_this_very(sample, root, look)
+        files.update(found)
+        notes += said
     return Found(files, tuple(notes), "ok" if files or not notes else "failed")
 
 
-def _note(sample: ProcessSample, name: str, problem: OSError) -> str:
-    return f"process {sample.pid} ({sample.comm}): {name}: {problem.strerror}"
+def _of_this_very(sample: ProcessSample, root: Path, look: Callable[[ProcessSample], _Told]) -> _Told:
+    """What `look` tells, if `sample` has its pid before and after."""
+    gone: _Told = {}, [_note(sample, "gone, or another process has its pid by now")]
+    try:
+        if procfs.identity_of(sample.pid, root) != sample.identity:
+            return gone
+        told = look(sample)
+        return told if procfs.identity_of(sample.pid, root) == sample.identity else gone
+    except OSError as problem:
+        return {}, [_note(sample, f"{problem.filename or 'could not be looked at'}: {problem.strerror or problem}")]
+
+
+def _by_child(
+    tree: Sequence[ProcessSample],
+    within: float,
+    root: Path,
+    read: Callable[[ProcessSample, float], dict[str, object] | childread.ReadFailure],
+) -> Found:
+    """One process after another, each with at most EACH seconds a read, until the time is over."""
+    deadline = time.monotonic() + within
+
+    def look(sample: ProcessSample) -> _Told:
+        left = deadline - time.monotonic() - 0.1
+        if left <= 0:
+            return {}, [_note(sample, "no time was left")]
+        found = read(sample, min(EACH, left / 2))
+        return ({}, [_note(sample, found.detail)]) if isinstance(found, childread.ReadFailure) else (found, [])
+
+    return _of_each(tree, root, look)
+
+
+def _note(sample: ProcessSample, what: str) -> str:
+    return f"process {sample.pid} ({sample.comm}): {what}"
 
 
 def _read(path: Path) -> str | OSError:

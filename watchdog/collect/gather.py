@@ -17,6 +17,10 @@ CollectorStatus = Literal["ok", "failed", "timed out", "skipped"]
 
 T = TypeVar("T")
 
+NO_THREAD = (
+    "no thread could be started: the limit of processes and threads (ulimit -u, pids.max) or of memory is reached"
+)
+
 LEAST = 0.05
 """Seconds: with less left there is no use in beginning."""
 
@@ -91,8 +95,9 @@ def under_deadline(collector: Collector, within: float) -> Outcome:
 
 
 def in_time(name: str, work: Callable[[], T], within: float) -> T:
-    """What `work` returns, run in a daemon thread. Raises the OSError or ValueError that it raised, and TimeoutError when it
-    did not end within `within` seconds: its thread is left behind then, since a thread cannot be ended."""
+    """What `work` returns, run in a daemon thread. Raises the OSError or ValueError that it raised, OSError when no thread could be
+    started, and TimeoutError when it did not end within `within` seconds: its thread is left behind then, since a thread cannot be
+    ended."""
     results: list[T] = []
     problems: list[OSError | ValueError] = []
 
@@ -103,7 +108,8 @@ def in_time(name: str, work: Callable[[], T], within: float) -> T:
             problems.append(problem)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
+    if not started(thread):
+        raise OSError(NO_THREAD)
     thread.join(max(0.0, within))
     if results:
         return results[0]
@@ -112,6 +118,15 @@ def in_time(name: str, work: Callable[[], T], within: float) -> T:
     if thread.is_alive():
         raise TimeoutError(f"no answer within {within:.3g} s; left behind")
     raise ValueError(f"{name} ended by a bug; the log has it")
+
+
+def started(thread: threading.Thread) -> bool:
+    """Start it; False: the kernel gives no more threads."""
+    try:
+        thread.start()
+    except RuntimeError:  # "can't start new thread", and nothing else: it was not started before
+        return False
+    return True
 
 
 def _words(problem: Exception) -> str:

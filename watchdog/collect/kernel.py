@@ -16,9 +16,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from watchdog import __version__
+from watchdog import __version__, procfs
 from watchdog.collect import command, pyspy
 from watchdog.collect.gather import Found, skipped
+from watchdog.model.observation import ProcessSample
 
 PROC = Path("/proc")
 SHM = Path("/dev/shm")
@@ -118,15 +119,18 @@ def logind(uids: Iterable[int], *, within: float, etc: Path = ETC) -> Found:
     return Found({"host/logind.txt": "".join(f"{line}\n" for line in lines)}, tuple(notes))
 
 
-def uids_of(pids: Iterable[int], root: Path = PROC) -> tuple[int, ...]:
-    """The real user ids of these processes, each once; those that are gone are left out."""
+def uids_of(tree: Iterable[ProcessSample], root: Path = PROC) -> tuple[int, ...]:
+    """The real user ids of these processes, each once; those that are gone, or cannot be told, are left out."""
     found: dict[int, None] = {}
-    for pid in pids:
+    for sample in tree:
         try:
-            uid = _UID.search((root / str(pid) / "status").read_text(errors="replace"))
+            uid = _UID.search((root / str(sample.pid) / "status").read_text(errors="replace"))
+            same = (
+                procfs.identity_of(sample.pid, root) == sample.identity
+            )  # after: what was read was of this very process
         except OSError:
             continue
-        if uid is not None:
+        if uid is not None and same:
             found[int(uid[1])] = None
     return tuple(found)
 

@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from watchdog import childread, readchild
-from watchdog.collect.redact import ANSI
+from watchdog.ansi import ANSI
 
 LONGEST_LINE = 8192
 """Characters: a progress bar that never ends its line would else be the whole tail."""

@@ -22,8 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from watchdog import procfs
+from watchdog import killed, procfs
 from watchdog.collect import command, executable
+from watchdog.collect.gather import NO_THREAD, started
 from watchdog.judge import stacks
 from watchdog.model.evidence import Dump, ProcessStacks, ThreadStack
 from watchdog.model.observation import Identity, ProcessSample
@@ -112,7 +113,8 @@ def dump_tree(
     """Dump every process of `tree`, the main one first, `at_once` at a time, in at most `within` seconds.
 
     A process whose stacks could not be read is there with its `error`. `at_s` is told on in the Dump: seconds since
-    the first dump. What a dump did to its target, if anything, goes to `tell`. Raises nothing that the world can cause.
+    the first dump. What a dump did to its target, if anything, goes to `tell`. Raises nothing that the world can cause: where
+    there are no descriptors, threads or processes left, that is the error of each process it concerns.
     """
     deadline = time.monotonic() + within
     waiting = deque(sorted(tree, key=lambda sample: sample.pid != main_pid))
@@ -132,20 +134,24 @@ def dump_tree(
                 found[sample.pid] = _dump_one(sample, main_pid, left, tell)
 
     # Daemon threads: a pool's would be joined when the interpreter ends.
-    threads = [threading.Thread(target=work, name=f"dump-{n}", daemon=True) for n in range(max(1, at_once))]
+    named = (threading.Thread(target=work, name=f"dump-{n}", daemon=True) for n in range(max(1, at_once)))
+    threads = [thread for thread in named if started(thread)]
+    if not threads:
+        found = {s.pid: _empty(s, main_pid, NO_THREAD) for s in tree}
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline + SETTLE + command.GRACE - time.monotonic()))
+        thread.join(max(0.0, deadline + SETTLE + killed.GRACE - time.monotonic()))
     return Dump(at_s, tuple(found[pid] for pid in order))
 
 
 def try_target(pid: int, within: float = EACH) -> str | None:
     """Why the stacks of process `pid` cannot be read now; None when they can. For `check`."""
-    identity = procfs.identity_of(pid)
-    if identity is None:
-        return _gone(pid)
-    threads, error, _ = _read(identity, within, _untold)
+    try:
+        identity = procfs.identity_of(pid)
+        if identity is None:
+            return _gone(pid)
+        threads, error, _ = _read(identity, within, _untold)
+    except OSError as problem:
+        return _untellable(pid, problem)
     return error if error or threads else f"py-spy found no Python thread in process {pid}"
 
 
@@ -180,12 +186,23 @@ def native_dump(target: int | Identity, within: float = EACH) -> Native:
     or stopped or traced (it would fail).
     """
     pid = target.pid if isinstance(target, Identity) else target
+    try:
+        return _native(target, pid, within)
+    except OSError as problem:
+        return Native(None, _untellable(pid, problem))
+
+
+def _native(target: int | Identity, pid: int, within: float) -> Native:
+    """Raises OSError where it cannot be told who the process is, or what its threads do."""
     program, identity = find_pyspy(), procfs.identity_of(pid)
     if program is None:
         return Native(None, MISSING.format(python=sys.executable or "python3"))
     if identity is None or (isinstance(target, Identity) and identity != target):
         return Native(None, _gone(pid))
-    held = [f"{t.tid} is in {t.state}" for t in procfs.thread_states(pid) if (t.state or "D") in "DTt"]
+    states = procfs.thread_states(pid)
+    if not states:
+        return Native(None, _gone(pid))
+    held = [f"{t.tid} is in {t.state}" for t in states if (t.state or "D") in "DTt"]
     if held:
         return Native(None, f"not tried: thread {', thread '.join(held[:5])}, and a pausing dump would hang or fail")
     with _turns.of(pid, within) as ours, _left_as_it_was(identity, _untold):
@@ -198,18 +215,26 @@ def native_dump(target: int | Identity, within: float = EACH) -> Native:
 
 def _dump_one(sample: ProcessSample, main_pid: int, within: float, tell: Tell) -> ProcessStacks:
     deadline = time.monotonic() + within
-    threads, error, state = _read(sample.identity, within, tell)
+    try:
+        threads, error, state = _read(sample.identity, within, tell)
+    except OSError as problem:
+        return _empty(sample, main_pid, _untellable(sample.pid, problem))
     python: bool | None = True if threads else None
     if error is not None and state not in ("Z", "X", None):
         python = executable.is_python(sample.pid, within=max(0.2, deadline - time.monotonic()))
         if python is False:
             error = f"process {sample.pid} ({sample.comm}) is no Python process, told by its executable"
     stacks_of = _empty(sample, main_pid, error)
-    return replace(stacks_of, threads=_with_states(sample.pid, threads), state=state or sample.state, python=python)
+    return replace(
+        stacks_of, threads=_with_states(sample.identity, threads), state=state or sample.state, python=python
+    )
 
 
 def _read(identity: Identity, within: float, tell: Tell) -> tuple[tuple[ThreadStack, ...], str | None, str | None]:
-    """The threads of one process, or why not, and the state that it was in before."""
+    """The threads of one process, or why not, and the state that it was in before.
+
+    Raises OSError where that cannot be told, before anything was done to it.
+    """
     pid, deadline = identity.pid, time.monotonic() + within
     program = find_pyspy()
     if program is None:
@@ -225,7 +250,7 @@ def _read(identity: Identity, within: float, tell: Tell) -> tuple[tuple[ThreadSt
         argv = [str(program), "dump", "--json", "--nonblocking", "--pid", str(pid)]
         with _left_as_it_was(identity, tell):
             ran = command.run(argv, within=max(0.05, deadline - time.monotonic()), limit=LIMIT, env=_env())
-    if procfs.identity_of(pid) != identity:
+    if _identity(pid) != identity:
         return (), f"process {pid} ended while its stacks were being read", None
     threads = _threads(ran.out) if ran.trouble is None else None
     return (threads, None, before.state) if threads is not None else ((), _said(pid, ran), before.state)
@@ -241,9 +266,14 @@ def _threads(out: bytes) -> tuple[ThreadStack, ...] | None:
         return None
 
 
-def _with_states(pid: int, threads: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
+def _with_states(identity: Identity, threads: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
     """Add what the kernel says of each thread; without stacks, the kernel's threads alone, with no frames."""
-    known = {t.tid: t for t in procfs.thread_states(pid)}
+    try:
+        known = {t.tid: t for t in procfs.thread_states(identity.pid)}
+    except OSError:
+        return threads
+    if _identity(identity.pid) != identity:  # asked after they were read: they may be another process's
+        return threads
     if not threads:
         return tuple(ThreadStack(t.tid, t.name, (), t.state, t.wchan) for t in known.values())
     return tuple(
@@ -264,7 +294,16 @@ def _empty(sample: ProcessSample, main_pid: int, error: str | None) -> ProcessSt
     )
 
 
+def _identity(pid: int) -> Identity | None:
+    """Who has this pid; None: nobody, or it cannot be told, which is no reason to end (out of descriptors, for example)."""
+    try:
+        return procfs.identity_of(pid)
+    except OSError:
+        return None
+
+
 def _condition(pid: int) -> _Condition | None:
+    """None: gone. Raises OSError where it cannot be told."""
     identity = procfs.identity_of(pid)
     return None if identity is None else _Condition(identity, procfs.state_of(pid), procfs.tracer_pid(pid))
 
@@ -287,10 +326,13 @@ def _left_as_it_was(identity: Identity, tell: Tell) -> Iterator[None]:
 
 
 def _settled(pid: int, before: _Condition | None) -> _Condition | None:
-    """The target's condition, once a killed tracer has let go or SETTLE has passed."""
+    """The target's condition, once a killed tracer has let go or SETTLE has passed; None: gone, or not to be told."""
     deadline = time.monotonic() + SETTLE
     while True:
-        after = _condition(pid)
+        try:
+            after = _condition(pid)
+        except OSError:
+            after = None
         held = after is not None and before is not None and bool(after.tracer) and after.tracer != before.tracer
         if not held or time.monotonic() >= deadline:
             return after
@@ -304,7 +346,7 @@ def _continue(identity: Identity) -> bool:
     except OSError:
         return False
     try:
-        if procfs.identity_of(identity.pid) != identity:
+        if _identity(identity.pid) != identity:
             return False
         signal.pidfd_send_signal(pidfd, signal.SIGCONT)
     except OSError:
@@ -321,6 +363,10 @@ def _env() -> dict[str, str]:
 
 def _gone(pid: int) -> str:
     return f"there is no process {pid} any more"
+
+
+def _untellable(pid: int, problem: OSError) -> str:
+    return f"process {pid} could not be looked at: {problem.strerror or problem}"
 
 
 def _taken(pid: int) -> str:

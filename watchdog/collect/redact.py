@@ -1,29 +1,32 @@
-"""Takes secrets out of everything before it is written. Pure.
+"""Takes secrets out of everything before it is written. Touches nothing, but lets other threads run in between.
 
 Four passes, each linear in the text (every repeat is bounded, or stops at what the next one begins with):
 known values, also cut short, wrapped over lines or with box drawing in between; PEM blocks; shapes (URL credentials,
 signed queries, tokens with a known prefix); and values of secret names, in any of the ways people write them.
 What was hidden reads `*redacted*`, and is counted. Text is also rid of ANSI escapes, which may sit inside a secret.
+
+Long text is taken in blocks of whole lines: one pass over 6 MB would hold the interpreter's lock, and with it the deciding thread,
+for 0.3 s. A block ends only where the text around reads the same when it is redacted in two parts as when it is redacted in one,
+so that a secret of several lines stays in one block.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
+from array import array
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
+from watchdog.ansi import ANSI
 from watchdog.collect.secretnames import SHORTEST, strength
 from watchdog.collect.secretvalues import hide_named
 
 MASK = "*redacted*"
-
-ANSI = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]{0,32}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x1b\x9b]"
-)
-"""CSI and OSC sequences, two-byte escapes, and any ESC that is left, so that nothing can be put together from the rest."""
 
 _GAP = re.compile(r"[\s\u2500-\u257f]+")
 """Line ends, blanks and box drawing: what may stand inside a value that was wrapped."""
@@ -79,6 +82,13 @@ _SHAPES: tuple[tuple[str, re.Pattern[str], str], ...] = (
 )
 
 
+BLOCK = 1 << 17
+"""Characters that are redacted at once, about: one pass over them takes 1-4 ms."""
+CONTEXT = 1 << 14
+"""Characters before and after a place that tell whether a block may end there. Only known values, PEM and YAML blocks can be longer
+than half of it, and for those it is made so: see `_context_of`."""
+_BLOCK_HEAD = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,16}\n[ \t]")
+
 _SHORT = 200
 _MOST_CLEAN = 10_000
 _MOST_ROUNDS = 4
@@ -95,6 +105,7 @@ class Redactor:
         self._known = tuple(
             sorted((v for v in values if len(v) >= SHORTEST and v not in MASK), key=lambda v: (-len(v), v))
         )
+        self._context = max(CONTEXT, 4 * len(self._known[0]) if self._known else 0)
         self._counts: Counter[str] = Counter()
         self._clean: set[str] = set()
         """Short texts that held no secret: an hour of observations repeats a few names 50,000 times."""
@@ -102,29 +113,68 @@ class Redactor:
     @property
     def counts(self) -> dict[str, int]:
         """How much was hidden so far, by kind."""
-        return dict(sorted(self._counts.items()))
+        return {kind: count for kind, count in sorted(self._counts.items()) if count}
 
     def text(self, text: str) -> str:
         """`text` without secrets and ANSI escapes; again the same when given its own result."""
+        if len(text) > BLOCK:
+            return "".join(map(self._block, self._blocks(text)))
         if text in self._clean:
             return text
-        for _ in range(_MOST_ROUNDS):
-            hidden = self._hide(text)
-            if hidden == text:
-                break
-            text = hidden
+        text = self._block(text)
         if len(text) <= _SHORT and len(self._clean) < _MOST_CLEAN:
             self._clean.add(text)
         return text
 
-    def _hide(self, text: str) -> str:
-        text = self._hide_known(ANSI.sub("", text))
-        text = self._sub("pem block", _PEM, MASK, text)
+    def _block(self, text: str) -> str:
+        for _ in range(_MOST_ROUNDS):
+            hidden = self._hide(text, self._counts)
+            if hidden == text:
+                break
+            text = hidden
+        return text
+
+    def _blocks(self, text: str) -> Iterator[str]:
+        """`text` in parts of whole lines, of about BLOCK characters each where nothing has to be kept together."""
+        begin = 0
+        while begin < len(text):
+            end = self._end_of_block(text, begin)
+            yield text[begin:end]
+            begin = end
+            time.sleep(0)  # lets others have the interpreter's lock
+
+    def _end_of_block(self, text: str, begin: int) -> int:
+        """The first line end after BLOCK characters that may be one; the steps grow, so that there are few tries in any text."""
+        step = 1
+        while (end := text.find("\n", begin + BLOCK - 1 + step) + 1) > 0:
+            if self._may_end(text[self._context_of(text, begin, end) : end], text[end : end + self._context]):
+                return end
+            step = 2 * step + 80
+        return len(text)
+
+    def _context_of(self, text: str, begin: int, end: int) -> int:
+        """From where on what is hidden across `end` can be seen; not before `begin`, since nothing is hidden across that."""
+        starts = [end - self._context]
+        pem = text.rfind("-----BEGIN ", begin, end)
+        if pem >= 0 and text.find("-----END ", pem, end) < 0:
+            starts.append(pem)
+        *_, head = None, *_BLOCK_HEAD.finditer(text, begin, end)
+        if head is not None:
+            starts.append(text.rfind("\n", begin, head.start()) + 1)
+        return max(begin, min(starts))
+
+    def _may_end(self, before: str, after: str) -> bool:
+        """Is nothing hidden across the place between these two, nor because of it?"""
+        unused: Counter[str] = Counter()
+        return self._hide(before, unused) + self._hide(after, unused) == self._hide(before + after, unused)
+
+    def _hide(self, text: str, counts: Counter[str]) -> str:
+        text = self._hide_known(ANSI.sub("", text), counts)
+        text = _sub("pem block", _PEM, MASK, text, counts)
         for kind, pattern, into in _SHAPES:
-            text = self._sub(kind, pattern, into, text)
+            text = _sub(kind, pattern, into, text, counts)
         text, hidden = hide_named(text, MASK)
-        self._counts["named value"] += hidden
-        self._counts += Counter()  # drops zeros
+        counts["named value"] += hidden
         return text
 
     def value(self, value: object) -> object:
@@ -144,15 +194,7 @@ class Redactor:
         self._counts["named value"] += 1
         return MASK
 
-    def _sub(self, kind: str, pattern: re.Pattern[str], into: str, text: str) -> str:
-        def hide(found: re.Match[str]) -> str:
-            hidden = found.expand(into)
-            self._counts[kind] += hidden != found.group()
-            return hidden
-
-        return pattern.sub(hide, text)
-
-    def _hide_known(self, text: str) -> str:
+    def _hide_known(self, text: str, counts: Counter[str]) -> str:
         if not self._known:
             return text
         page = _Page(text)
@@ -161,9 +203,18 @@ class Redactor:
         for value in self._known:
             page.find_cut(value)
         hidden = page.hidden()
-        self._counts["known value"] += page.whole
-        self._counts["known value, cut short"] += page.cut
+        counts["known value"] += page.whole
+        counts["known value, cut short"] += page.cut
         return hidden
+
+
+def _sub(kind: str, pattern: re.Pattern[str], into: str, text: str, counts: Counter[str]) -> str:
+    def hide(found: re.Match[str]) -> str:
+        hidden = found.expand(into)
+        counts[kind] += hidden != found.group()
+        return hidden
+
+    return pattern.sub(hide, text)
 
 
 def _forms(value: str) -> set[str]:
@@ -187,17 +238,21 @@ class _Page:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at: list[int] = []
-        """For each character of `_bare`, where it stands in the text."""
-        begin = 0
+        self._bare_at = array("I", [0])
+        self._text_at = array("I", [0])
+        """Where each run between two gaps begins, in `_bare` and in the text."""
         for gap in _GAP.finditer(text):
-            self._at.extend(range(begin, gap.start()))
-            begin = gap.end()
-        self._at.extend(range(begin, len(text)))
+            self._bare_at.append(self._bare_at[-1] + gap.start() - self._text_at[-1])
+            self._text_at.append(gap.end())
         self._bare = _GAP.sub("", text)
         self._spans: list[_Span] = []
         self.whole = 0
         self.cut = 0
+
+    def _at(self, place: int) -> int:
+        """Where a character of `_bare` stands in the text."""
+        run = bisect_right(self._bare_at, place) - 1
+        return self._text_at[run] + place - self._bare_at[run]
 
     def find_whole(self, value: str) -> None:
         found = self._bare.find(value)
@@ -215,7 +270,7 @@ class _Page:
         pieces: list[str] = []
         done = 0
         for first, last, whole in _merged(self._spans):
-            begin, end = self._at[first], self._at[last - 1] + 1
+            begin, end = self._at(first), self._at(last - 1) + 1
             self.whole += whole
             self.cut += not whole
             pieces += [self._text[done:begin], MASK, "\n" * self._text.count("\n", begin, end)]
@@ -236,7 +291,7 @@ class _Page:
         if length == len(value):
             return None  # whole, and hidden as such
         end = at + length
-        cut = length >= 2 * SHORTEST or _CUT_AFTER.match(self._text, self._at[end - 1] + 1)
+        cut = length >= 2 * SHORTEST or _CUT_AFTER.match(self._text, self._at(end - 1) + 1)
         return _Span(at, end, False) if cut else None
 
     def _ending(self, value: str, at: int) -> _Span | None:
@@ -244,7 +299,7 @@ class _Page:
         length = _longest(len(value), lambda n: n <= end and self._bare.endswith(value[-n:], 0, end))
         if length == len(value):
             return None
-        begin = self._at[end - length]
+        begin = self._at(end - length)
         cut = length >= 2 * SHORTEST or begin == 0 or self._text.endswith(_CUT_BEFORE, 0, begin)
         return _Span(end - length, end, False) if cut else None
 

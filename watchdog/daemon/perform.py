@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watchdog.act.notify import notify
 from watchdog.act.reap import Reaping, reap
@@ -82,8 +82,17 @@ def _identity(pid: int) -> Identity | None:
 
 
 def _started_at(pid: int) -> int | None:
-    found = _identity(pid)
+    """None: gone. Raises OSError where it cannot be told, which is another thing: then nothing is sent, and nothing is over."""
+    found = identity_of(pid)
     return found.starttime if found else None
+
+
+def _tree_now(ident: Identity) -> tuple[Identity, ...]:
+    """Every process of the tree; none where it cannot be read, and what the last look saw has to do."""
+    try:
+        return tuple(p.identity for p in walk(ident.pid)) if identity_of(ident.pid) == ident else ()
+    except OSError:
+        return ()
 
 
 def supervisord_pid(supervisor: Supervisor | None) -> int | None:
@@ -210,10 +219,12 @@ class Performer:
         supervisor, history = self.means.supervisor(), self.means.history
         return Sources(
             history=lambda: history.rows(action.program) if history is not None else (),
+            process_history=lambda: history.processes(action.program) if history is not None else (),
             supervisor_view=lambda: _view(supervisor, action.program),
             supervisor_log=lambda: _tail_of_supervisord(supervisor),
             logs=self.means.logs_of(action.program),
             config=self.means.config_text,
+            versions=lambda: _versions(supervisor),
         )
 
     # The restart
@@ -223,8 +234,9 @@ class Performer:
         if supervisor is None:
             result = StopSent(0.0, 0.0, action.program, action.incident, "unreachable", "no supervisord was found")
         else:
+            tree = _tree_now(action.ident)
             outcome = stop(supervisor, action.program, action.ident, action.started_at, _started_at)
-            result = StopSent(0.0, 0.0, action.program, action.incident, outcome.result, outcome.detail)
+            result = StopSent(0.0, 0.0, action.program, action.incident, outcome.result, outcome.detail, tree)
         return _now(result)
 
     def _kill(self, action: KillProgram) -> KillSent:
@@ -270,7 +282,7 @@ def _not_begun(action: _Background, why: str) -> Event:
 
 
 def _now(event: StopSent) -> StopSent:
-    return StopSent(time.monotonic(), time.time(), event.program, event.incident, event.result, event.detail)
+    return replace(event, at=time.monotonic(), wall=time.time())
 
 
 def _view(supervisor: Supervisor | None, program: str) -> dict[str, object] | str:
@@ -278,6 +290,13 @@ def _view(supervisor: Supervisor | None, program: str) -> dict[str, object] | st
         return "no supervisord was found"
     info = supervisor.process(program)
     return info.hint() if isinstance(info, Fault) else info._asdict()
+
+
+def _versions(supervisor: Supervisor | None) -> dict[str, str]:
+    found = supervisor.identity() if supervisor is not None else None
+    if found is None:
+        return {"supervisord": "none was found"}
+    return {"supervisord": f"unknown: {found.hint()}" if isinstance(found, Fault) else found.version}
 
 
 def _tail_of_supervisord(supervisor: Supervisor | None) -> str:

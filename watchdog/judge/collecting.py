@@ -107,9 +107,11 @@ def collecting(turn: Turn) -> None:
         if turn.at - since >= UNSURE_LOOK:
             veto(turn, "the last look stayed unknown")
         return
-    turn.set_incident(unknown_since=None)
+    incident = turn.set_incident(unknown_since=None)
     if incident.intent == "none":
         _wait_or_intend(turn, rule, incident)
+    elif incident.intended is not None and turn.at - incident.intended > GRACE:
+        turn.refuse("its intent is still not on disk; nothing is stopped before it is", "error")
 
 
 def _wait_or_intend(turn: Turn, rule: Rule, incident: Incident) -> None:
@@ -206,5 +208,5 @@ def intend(turn: Turn, rule: Rule, incident: Incident) -> None:
     entry = RestartEntry(incident.id, incident.program, incident.rule, turn.at)
     turn.host = replace(turn.host, restarts=(*turn.host.restarts, entry))
     counted = RestartRecord(incident.id, incident.program, incident.rule, turn.wall, turn.at, turn.host.boot_id)
-    turn.set_incident(intent="asked", transaction=transaction, waiting="for its intent to be on disk")
+    turn.set_incident(intent="asked", intended=turn.at, transaction=transaction, waiting="for its intent to be on disk")
     turn.persist(turn.record(incident), counted, transaction, step="intent")

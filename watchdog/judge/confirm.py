@@ -15,8 +15,9 @@ from watchdog.model.evidence import Diagnosis, Evidence
 from watchdog.model.rule import Confirm, Level, Rule
 from watchdog.model.world import Case, ConfirmEnd, Incident, Phase, Status
 
-GRACE = 30.0
-"""Seconds beyond a background step's own deadline after which its answer is not waited for any more."""
+GRACE = 120.0
+"""Seconds beyond a background step's own deadline after which its answer is not waited for any more: where many programs stall at
+once, dumps and bundles wait for one another (daemon/perform.py)."""
 
 
 def confirming(turn: Turn) -> None:

@@ -272,6 +272,8 @@ def _told_turn(turn: Turn) -> None:
     info, phase = turn.program.info, turn.program.phase
     if turn.program.restarting is None:
         _leave(turn, "supervisord has no such program any more")
+        if turn.paused:
+            return  # a pause outlives `supervisorctl update`: the operator who edits a program has paused it for that
         turn.say("info", "removed from supervisord; forgotten")
         turn.removed = True
         return
@@ -326,8 +328,6 @@ def _requested(turn: Turn, event: Requested) -> None:
         _step_back(turn, "paused by an operator")
     else:
         _resume_by_hand(turn)
-        if turn.program.phase is Phase.GIVEN_UP:
-            _leave(turn, "resumed by an operator")
 
 
 def _resume_by_hand(turn: Turn) -> None:

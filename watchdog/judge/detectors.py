@@ -49,8 +49,11 @@ def working(policy: Policy, look: Look) -> bool | None:
 
 def rests(policy: Policy, look: Look) -> bool:
     """The idle line is the program's last, and has not been for longer than it may."""
-    idle = policy.idle
-    return idle is not None and look.observation.idle_line is True and look.log.age < idle.for_
+    idle, seen = policy.idle, look.observation
+    known = isinstance(
+        seen.log, int
+    )  # a log that cannot be read says nothing of the last line, nor for how long it is that
+    return idle is not None and known and seen.idle_line is True and look.log.age < idle.for_
 
 
 def status_of(detector: Detector, policy: Policy, look: Look) -> Status:
@@ -79,7 +82,10 @@ def _unchanged(detector: Unchanged, policy: Policy, look: Look) -> Status:
         return Status.ABSENT
     if value is None:
         return Status.UNKNOWN
-    return _either(clock.age >= detector.for_ and not rests(policy, look))
+    if clock.age < detector.for_ or rests(policy, look):
+        return Status.CLEAR
+    # While the log cannot be read, the idle line may well be its last.
+    return Status.UNKNOWN if policy.idle is not None and seen.log is None else Status.HOLDS
 
 
 def _matched(detector: Matches, look: Look) -> Status:
@@ -170,8 +176,9 @@ def is_blind(policy: Policy, look: Look) -> bool:
 
 
 def _can_fire(group: Group, look: Look) -> bool:
-    clocks = [look.log if d.heartbeat == "log" else look.progress for d in group.all if isinstance(d, Unchanged)]
-    there = [c for c in clocks if c.value is not ABSENT]
+    # What this look read counts, not the clock's last value: one that was absent and is unknown now has only begun to be that.
+    seen = {"log": (look.observation.log, look.log), "progress": (look.observation.progress, look.progress)}
+    there = [c for v, c in (seen[d.heartbeat] for d in group.all if isinstance(d, Unchanged)) if v is not ABSENT]
     return bool(there) and all(c.unknown < BLIND_AFTER for c in there)
 
 

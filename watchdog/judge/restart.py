@@ -7,6 +7,7 @@ fresh daemon finishes what another began without any rule or configuration. From
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from watchdog.judge.collecting import may_stop, runs, unwritten
 from watchdog.judge.incident import veto
@@ -89,7 +90,11 @@ def stop_sent(turn: Turn, event: StopSent) -> None:
     if restarting is None or restarting.stop != "sent":
         return
     if event.result in ("sent", "unsure"):
-        turn.set(restarting=replace(restarting, stop="accepted" if event.result == "sent" else "unsure", answers=0))
+        # Identities are kept in order, the main process first, and each once.
+        tree = tuple(dict.fromkeys((*restarting.transaction.tree, *event.tree)))
+        transaction = replace(restarting.transaction, tree=tree)
+        stop: Literal["accepted", "unsure"] = "accepted" if event.result == "sent" else "unsure"
+        turn.set(restarting=replace(restarting, transaction=transaction, stop=stop, answers=0))
         if event.result == "unsure":
             turn.say("warning", "supervisord did not answer the stop in time", why=event.detail)
         return
@@ -178,12 +183,9 @@ def _escalate(turn: Turn, restarting: Restarting) -> None:
     elif not restarting.kill:
         if restarting.waited >= transaction.stop_within:
             turn.set(restarting=replace(restarting, kill=True))
-            turn.say(
-                "warning",
-                "still there after its stop: KILL",
-                after_s=transaction.stop_within,
-                pid=transaction.ident.pid,
-            )
+            if not turn.program.refused:  # said once, though it may have to be sent again
+                pid = transaction.ident.pid
+                turn.say("warning", "still there after its stop: KILL", after_s=transaction.stop_within, pid=pid)
             turn.actions.append(KillProgram(turn.program.name, transaction.incident, transaction.ident))
     elif restarting.kill_waited >= KILL_GRACE:
         _unkillable(turn, restarting)
@@ -193,9 +195,9 @@ def kill_sent(turn: Turn, event: KillSent) -> None:
     """A KILL that was not taken proves nothing about the process: it is sent once more, with supervisord's next answer."""
     if event.error is None:
         return
-    turn.say("warning", "KILL was not taken", why=event.error)
     restarting = _mine(turn, event.incident, Phase.STOPPING)
     if restarting is not None:
+        turn.refuse(f"KILL was not taken: {event.error}", "warning")
         turn.set(restarting=replace(restarting, kill=False, kill_waited=0.0))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from watchdog.judge.clocks import MAX_LOOKS
 from watchdog.judge.restart import STOPPED_BY_HAND, came_up, down, finish, is_old, removed, start, start_failed
 from watchdog.judge.turn import Turn
 from watchdog.model.observation import ABSENT, ProcessInfo
@@ -25,10 +26,19 @@ def verifying(turn: Turn) -> None:
         turn.mark("recovered")
         finish(turn, Phase.COOLDOWN, "recovered", "work goes on")
         return
-    spent = look.looked if ours and look is not None else turn.at - restarting.verify_from
-    if spent >= restarting.transaction.verify_within:
+    if _verified(turn) >= restarting.transaction.verify_within:
         why = f"no work within {restarting.transaction.verify_within:g} s of its start"
         finish(turn, Phase.COOLDOWN, "no_progress", why)
+
+
+def _verified(turn: Turn) -> float:
+    """Looked-at seconds so far, over all processes: one that is started anew every minute must not be verified for ever."""
+    restarting = turn.program.restarting
+    assert restarting is not None
+    since = max(restarting.verify_at, restarting.verify_from)
+    dt = min(max(turn.at - since, 0.0), MAX_LOOKS * turn.rules.interval)
+    turn.set(restarting=replace(restarting, verified=restarting.verified + dt, verify_at=turn.at))
+    return restarting.verified + dt
 
 
 def _recovered(turn: Turn, restarting: Restarting) -> bool:

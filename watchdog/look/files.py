@@ -116,6 +116,8 @@ class Files:
             return ReadFailure("not a regular file", f"{path} {NOT_A_FILE}")
         except OSError as error:
             return failure(path, error.errno or 0)
+        except ValueError:
+            return ReadFailure("failed", f"{path!r}: not a path")
 
     def _reader(self, path: str) -> MountReader | None:
         """The reader of the mount that `path` is on; None: it is local. A mount that cannot be told counts as not local."""

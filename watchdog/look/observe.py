@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from watchdog.childread import reap
+from watchdog.killed import reap
 from watchdog.look.files import Files
 from watchdog.look.gauges import cpu_seconds_of, gauges_of
 from watchdog.look.heartbeats import LogHeartbeats, LogSeen

@@ -1,8 +1,9 @@
 """A program's progress file. May stat and read it; decides nothing, writes nothing.
 
 A change of its content is a heartbeat, whatever the content; the keys of a JSON object have meaning. A file that was last written
-before the process began, or that the process before it left, is not this one's: "none yet". A file that vanished, is torn (it
-begins as a JSON object and is none), empty, binary, over 1 MiB or no regular file is unknown.
+before the process began, or that the process before it left, is not this one's: "none yet". Once it is seen to differ from what the
+first look at the process found, it is this one's whatever its time, since wall clocks are set back. A file that vanished, is torn
+(it begins as a JSON object and is none), empty, binary, over 1 MiB or no regular file is unknown.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class ProgressFile:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._left_behind: FileStat | None = None
+        self._first: FileStat | Literal["none", "unknown"] = "unknown"
+        """What the first look at this process found."""
         self._read: FileStat | None = None
         self._digest = b""
         self._seen = NONE_YET
@@ -51,6 +54,7 @@ class ProgressFile:
     def restart(self) -> None:
         """Another main process is watched from now on; what lies there is its predecessor's until it is written anew."""
         self._left_behind = self._read or self._left_behind
+        self._first = "unknown"
         self._read, self._digest, self._seen = None, b"", NONE_YET
 
     def look(self, path: str | None, began_ns: int | None) -> FileSeen:
@@ -65,6 +69,7 @@ class ProgressFile:
         found = self._files.stat(path)
         if isinstance(found, ReadFailure):
             if found.why == "vanished" and self._seen.progress == 0:
+                self._first = "none" if self._first == "unknown" else self._first
                 return NONE_YET
             return FileSeen(None, trouble=f"progress file {found.detail}")
         if self._seen.progress == 0 and self._is_older(found, began_ns):
@@ -74,9 +79,14 @@ class ProgressFile:
         return self._read_anew(path, found)
 
     def _is_older(self, found: FileStat, began_ns: int | None) -> bool:
-        if began_ns is not None and found.mtime_ns < began_ns - SLACK_NS:
+        """Was it written before this process began?"""
+        if self._first == "unknown":
+            self._first = found
+        if _unchanged(found, self._left_behind):
             return True
-        return _unchanged(found, self._left_behind)
+        if self._first == "none" or not _unchanged(found, self._first):
+            return False  # written since this process is watched
+        return began_ns is not None and found.mtime_ns < began_ns - SLACK_NS
 
     def _read_anew(self, path: str, found: FileStat) -> FileSeen:
         content = self._content(path, found)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
+from watchdog.ansi import ANSI
 from watchdog.childread import ReadFailure
 from watchdog.look.files import NOT_A_FILE, Files, OpenFile, is_regular
 
@@ -23,7 +24,6 @@ MOST_OF_A_LINE: Final = 4096
 
 _ENDS = re.compile(rb"[\r\n]+")
 """A redrawn progress bar ends each of its states with a carriage return: every state is a line."""
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])")
 
 
 class Growth(NamedTuple):
@@ -54,6 +54,8 @@ class LogTail:
         self._missed = False
         """It was not there at some look."""
         self._deleted = False
+        self._stale = False
+        """It was let go of at the last reading, because what was open is gone."""
 
     def close(self) -> None:
         if self._file is not None:
@@ -74,7 +76,9 @@ class LogTail:
             return self._begin(read)
         if (seen.dev, seen.ino) != self._id:
             return self._switch(read)
-        return self._advance(seen.size, read)
+        found = self._advance(seen.size, read)
+        # Closed meanwhile: the child that had it open was replaced, or a server forgot it (ESTALE). Once more, and no oftener.
+        return self._begin(read) if self._file is None and self._stale else found
 
     def last_line(self) -> str | None:
         """The last line before where reading goes on, if it is in the last 64 KiB; for the start of watching."""
@@ -91,10 +95,12 @@ class LogTail:
     def _begin(self, read: bool) -> Growth:
         """Open what is there now. Known by its inode (the child that had it open was replaced): go on where it was left."""
         file = self._files.open(self.path)
-        seen = file if isinstance(file, ReadFailure) else file.fstat()
-        if isinstance(file, ReadFailure) or isinstance(seen, ReadFailure):
-            detail = seen.detail if isinstance(seen, ReadFailure) else ""
-            return Growth("unknown", trouble=f"log {detail}")
+        if isinstance(file, ReadFailure):
+            return Growth("unknown", trouble=f"log {file.detail}")
+        seen = file.fstat()
+        if isinstance(seen, ReadFailure):
+            file.close()
+            return Growth("unknown", trouble=f"log {seen.detail}")
         self._file, self._deleted = file, False
         if (seen.dev, seen.ino) == self._id:
             return self._advance(seen.size, read)
@@ -160,10 +166,9 @@ class LogTail:
             self._restart(size - MOST_A_LOOK)
             self._skipping = True
         data = self._read(size)
+        self._stale = isinstance(data, ReadFailure) and data.why == "vanished"
         if isinstance(data, ReadFailure):
             self.close()
-            if data.why == "vanished":
-                return self._begin(read)  # the child that had it open was replaced
             return Growth("unknown", trouble=f"log {data.detail}")
         self._offset = size
         return Growth("there", lines=tuple(_clean(self._split(data))))
@@ -196,7 +201,7 @@ def _clean(pieces: Iterator[bytes] | list[bytes]) -> Iterator[str]:
     for piece in pieces:
         text = piece.lstrip(b"\0")[: 2 * MOST_OF_A_LINE].decode("utf-8", "replace")
         if "\x1b" in text:
-            text = _ANSI.sub("", text)
+            text = ANSI.sub("", text)
         text = text[:MOST_OF_A_LINE].rstrip()
         if text:
             yield text

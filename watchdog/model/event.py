@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from watchdog.model.evidence import Dump, LogLines
 from watchdog.model.observation import HostSample, Identity, Observation, ProcessInfo
@@ -96,6 +96,8 @@ class StopSent:
     incident: str
     result: StopResult
     detail: str = ""
+    tree: tuple[Identity, ...] = ()
+    """The tree as it was right before: a child that was forked since the last look is to be ended, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,13 @@ class StartSent:
     error: str | None = None
 
 
+Verb = Literal["collect", "pause", "resume"]
+"""What an operator may ask of the daemon for one program."""
+
+LONGEST_PAUSE: Final = 7 * 86400.0
+"""Seconds: a pause that nobody remembers is a program that nobody watches. It can be renewed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requested:
     """An operator asked, through a request file."""
@@ -138,7 +147,7 @@ class Requested:
     at: float
     wall: float
     program: str
-    verb: Literal["collect", "pause", "resume"]
+    verb: Verb
     for_: float = 0.0
     why: str = ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 
 class _Absent(Enum):
@@ -27,11 +27,11 @@ Reading = int | Absent | None
 """A heartbeat's value: an int that changes when, and only when, the heartbeat was seen to beat; ABSENT; or None (unknown)."""
 
 Heartbeat = Literal["log", "progress"]
-HEARTBEATS: Final[tuple[Heartbeat, ...]] = ("log", "progress")
 
 LogStream = Literal["stdout", "stderr", "any"]
 
-GAUGES: Final = ("rss", "anon", "shmem", "fds", "fds_ratio", "threads", "processes", "cpu")
+GaugeName = Literal["rss", "anon", "shmem", "fds", "fds_ratio", "threads", "processes", "cpu"]
+GAUGES: Final[tuple[GaugeName, ...]] = get_args(GaugeName)
 """Names of the gauges of a tree, as rules and `watchdog observe` spell them."""
 
 

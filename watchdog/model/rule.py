@@ -11,10 +11,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from watchdog.model.observation import Heartbeat, LogStream, MatchKey
+from watchdog.model.observation import GaugeName, Heartbeat, LogStream, MatchKey
 from watchdog.model.signature import Signature
-
-GaugeName = Literal["rss", "anon", "shmem", "fds", "fds_ratio", "threads", "processes", "cpu"]
 
 
 class Level(IntEnum):

@@ -138,6 +138,8 @@ class Incident:
     unknown_since: float | None = None
     """The last look has been unknown since."""
     intent: Literal["none", "asked", "written"] = "none"
+    intended: float | None = None
+    """When the intent was handed to the journal."""
     transaction: Transaction | None = None
     """What was intended."""
     marks: tuple[tuple[str, float], ...] = ()
@@ -201,6 +203,9 @@ class Restarting:
     new_seen: bool = False
     """supervisord showed a new pid after our start."""
     verify_from: float = 0.0
+    verified: float = 0.0
+    """Looked-at seconds in VERIFYING, whichever process was there to be looked at."""
+    verify_at: float = 0.0
     grew: int = 0
     """Looks in which the log grew while verifying."""
     outcome: Outcome | None = None

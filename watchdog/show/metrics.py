@@ -227,9 +227,13 @@ FAMILIES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     ),
     "program_resident_bytes": (
         ("program",),
-        "Resident memory of the process tree, shared memory counted once.",
+        "Resident memory of the process tree: anonymous and file pages of every process, where pages that a fork left shared "
+        "count in each, and the shared memory of the process that has most of it.",
     ),
-    "program_shared_memory_bytes": (("program",), "Resident shared memory of the process tree, counted once."),
+    "program_shared_memory_bytes": (
+        ("program",),
+        "Resident shared memory of the process of the tree that has most of it; the whole tree has at least that much.",
+    ),
     "program_open_fds": (("program",), "Open file descriptors of the process tree."),
     "program_fd_limit_ratio": (
         ("program",),
@@ -237,7 +241,7 @@ FAMILIES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     ),
     "program_cpu_seconds_total": (
         ("program",),
-        "CPU seconds of the process tree, since its main process was first scraped.",
+        "CPU seconds of the process tree: of its processes since each began, and of ended ones that some scrape had seen.",
     ),
     "program_blind": (("program",), "1 when none of the program's stall groups can fire."),
     "supervisor_up": ((), "1 while supervisord answers."),
@@ -263,7 +267,10 @@ class CpuTotals:
             del self._of[name]
 
     def total(self, program: str, seen: Observation) -> float | None:
-        """CPU seconds of the tree since this main process was first asked about; None: the tree could not be read."""
+        """CPU seconds of the tree's processes, of each since it began; None: the tree could not be read.
+
+        Processes that ended count, if they were there when somebody asked about this main process.
+        """
         if seen.ident is None or not seen.tree:
             return None
         before = self._of.get(program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from watchdog.model.world import Phase
 from watchdog.show.status import DaemonLine, ProgramLine, Snapshot, SupervisorLine
 
 STALE_INTERVALS: Final = 3
@@ -65,9 +66,12 @@ def program_problems(line: ProgramLine) -> list[str]:
     told = {flag: text for flag, text in _FLAG_PROBLEMS.items() if flag in line["flags"]}
     if "unkillable" in told:
         told.pop("start_owed", None)
-    if line["state"] in ("FATAL", "BACKOFF") and "start_owed" not in told:
+    if line["phase"] == Phase.STOPPING and "start_owed" in told:
+        told["start_owed"] = "being stopped by watchdog; its start is owed then"
+    ours = "start_owed" in told or line["phase"] == Phase.VERIFYING
+    if line["state"] in ("FATAL", "BACKOFF") and not ours:
         told["state"] = f"supervisord says {line['state']}"
-    if line["verdict"] == "wedged" and "start_owed" not in told:
+    if line["verdict"] == "wedged" and not ours:
         told["verdict"] = f"wedged ({line['kind'] or 'no known kind'}), incident {line['incident']}"
     elif line["reported"]:
         told["verdict"] = f"wedged, says {', '.join(line['reported'])}; reported, not restarted (`watchdog incidents`)"

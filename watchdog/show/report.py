@@ -42,6 +42,7 @@ class IncidentLine(TypedDict):
     seconds: dict[str, float]
     """Seconds from the last progress to each step."""
     bundle: str | None
+    """Ends in .json: there is the essential part only, in the runtime directory, since the archive could not be written."""
 
 
 def diagnosis_text(found: Diagnosis, name: str, width: int = 80, colour: bool = False) -> str:
@@ -124,12 +125,16 @@ class ManifestFacts(NamedTuple):
     summary: str = ""
     now: str = ""
     for_good: str = ""
+    error: str = ""
+    """Why the archive could not be written."""
     missing: tuple[str, ...] = ()
     """Evidence that could not be had, and why."""
 
 
 def manifest_facts(manifest: Mapping[str, object]) -> ManifestFacts:
-    """From the JSON of a manifest, which may be of another version: what has another form is left out."""
+    """From the JSON of a manifest, or of a fallback copy, which has it inside. What has another form is left out."""
+    inside = manifest.get("manifest")
+    manifest = inside if isinstance(inside, dict) else manifest
     advice = manifest.get("advice")
     advice = advice if isinstance(advice, dict) else {}
     collectors = manifest.get("collectors")
@@ -138,6 +143,7 @@ def manifest_facts(manifest: Mapping[str, object]) -> ManifestFacts:
         str(manifest.get("summary") or ""),
         str(advice.get("now") or ""),
         str(advice.get("for_good") or ""),
+        str(manifest.get("error") or ""),
         tuple(
             f"{line.get('name')}: {line.get('status')}, {line.get('why')}"
             for line in lines
@@ -159,7 +165,7 @@ def incident_text(
         ("verdict", f"{verdict}, {record.kind}" if record.kind else verdict),
         ("action", record.action),
         ("outcome", record.outcome or "still open"),
-        ("bundle", record.bundle or "none"),
+        ("bundle", _whereabouts(record.bundle)),
     )
     lines = [f"{paint(name.ljust(9), 'bold', colour)}{clean(value)}" for name, value in facts]
     if record.detail:
@@ -173,10 +179,19 @@ def incident_text(
     return "\n".join(lines)
 
 
+def _whereabouts(bundle: str | None) -> str:
+    if bundle is None:
+        return "none"
+    if bundle.endswith(".json"):
+        return f"none; the essential part of it is in {bundle} (in memory: copy it before the host restarts)"
+    return bundle
+
+
 def _sealed_sections(sealed: ManifestFacts, width: int) -> Iterator[tuple[str, list[str]]]:
     yield "What it was", _paragraph(sealed.summary, width)
     yield "What to do now", _paragraph(sealed.now, width)
     yield "What to do for good", _paragraph(sealed.for_good, width)
+    yield "Why it is not in the archive", _paragraph(sealed.error, width)
     yield "Not in the bundle", [line for missing in sealed.missing for line in _item(missing, width)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, cast
 
 from watchdog import __version__
+from watchdog.judge.verify import owes_start
 from watchdog.model.observation import ABSENT
 from watchdog.model.rule import Ruleset
 from watchdog.model.vitals import Vitals
@@ -246,7 +247,7 @@ def flags(program: Program, look: Look | None, watched: bool, wall: float) -> li
         "paused": program.paused_until_wall is not None and program.paused_until_wall > wall,
         "not_running": program.info is None or program.info.state != "RUNNING",
         "blind": look is not None and look.blind,
-        "start_owed": restarting is not None and restarting.transaction.step in ("owed", "started"),
+        "start_owed": owes_start(program),  # not in VERIFYING: there it runs again
         "unkillable": restarting is not None and restarting.outcome == "unkillable",
         "given_up": program.phase is Phase.GIVEN_UP,
     }

@@ -18,10 +18,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from xml.parsers.expat import ExpatError
 
+from watchdog import sunpath
 from watchdog.supervisor.fault import Fault, FaultKind, fault_of
-
-SUN_PATH: Final = 107
-"""The longest path of a unix socket: sun_path of unix(7) has 108 bytes, the last of them NUL."""
 
 
 class Address(NamedTuple):
@@ -65,9 +63,9 @@ def _parse_unix(url: str) -> Address:
     path = url.removeprefix("unix://")
     if not path.startswith("/") or "\0" in path:
         raise ValueError(f"{url!r} names no absolute path; allowed: unix:///PATH, as in unix:///run/supervisor.sock")
-    if len(path.encode(errors="surrogateescape")) > SUN_PATH:
+    if len(path.encode(errors="surrogateescape")) > sunpath.LONGEST:
         raise ValueError(
-            f"{url!r} has a path of more than {SUN_PATH} bytes, too long for a unix socket; use a shorter one"
+            f"{url!r} has a path of more than {sunpath.LONGEST} bytes, too long for a unix socket; use a shorter one"
         )
     return Address(path, "", 0, "/RPC2")
 
