@@ -148,6 +148,9 @@ def test_garbage_is_counted_and_never_raises(data: bytes, tmp_path_factory: pyte
         '{"type": "dropped"}',
         '{"type": "dropped", "totals": [["a"]]}',
         "[" * 100_000,
+        '{"type": "pause", "program": "p", "until_wall": NaN}',
+        '{"type": "pause", "program": "p", "until_wall": 1e999}',
+        '{"type": "cooldown", "program": "p", "until_wall": -Infinity}',
     ],
 )
 def test_a_line_that_is_no_record_is_passed_over(line: str, tmp_path: Path) -> None:

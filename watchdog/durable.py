@@ -1,4 +1,4 @@
-"""Bytes that are still there after a power cut. May write to the descriptors and sync the directories that it is given, nothing else."""
+"""Bytes that are still there after a power cut. May write to the descriptors and sync the directories it is given; nothing else."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ incident, transaction or program replaces an earlier one, so that reading is a f
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
+from watchdog.durable import sync_directory, write_all
 from watchdog.model.observation import Identity
 from watchdog.model.record import CooldownRecord, GivenUpRecord, IncidentRecord, PauseRecord, Record, RestartRecord
 from watchdog.model.vitals import Counts, Tally
@@ -135,13 +137,21 @@ def _fold_line(state: JournalState, line: bytes) -> None:
     if not line.strip():
         return
     try:
-        data = json.loads(line)
+        data = json.loads(line, parse_float=_finite, parse_constant=_finite)
         if data["type"] == "dropped":
             state.dropped = {Tally(*t): Counts(*c) for t, c in data["totals"]}
         else:
             fold(state, from_json(data))
     except (ValueError, KeyError, TypeError, RecursionError):
         state.unread += 1
+
+
+def _finite(text: str) -> float:
+    """A number that one can reckon with; NaN, which no clock passes, and infinities are none, and were not written by us."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of a record")
+    return value
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -193,7 +203,7 @@ class Journal:
         self._torn = True  # until the write is known to be whole
         self._write(data)
         if new:
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         self._torn = False
         for record in records:
             fold(self.state, record)
@@ -211,9 +221,7 @@ class Journal:
     def _write(self, data: bytes) -> None:
         fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, data)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -230,7 +238,7 @@ class Journal:
             os.fsync(file.fileno())
         temporary.chmod(0o640)
         temporary.replace(self.path)
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
         self.state = state
 
 
@@ -265,11 +273,3 @@ def _records(state: JournalState) -> Iterator[Record]:
     yield from state.given_up.values()
     yield from state.cooldowns.values()
     yield from state.transactions.values()
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from watchdog.act.reap import KILL_FOR, TERM_FOR, reap
+from watchdog.act.reap import TERM_FOR, reap
 from watchdog.model.observation import Identity
 from watchdog.procfs import boot_id, identity_of, state_of
 

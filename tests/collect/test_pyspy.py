@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,9 +17,10 @@ import pytest
 
 from tests.collect.conftest import Spawn, stop, wait_for
 from watchdog import killed, procfs
-from watchdog.collect import command, pyspy
+from watchdog.collect import pyspy
+from watchdog.collect.gather import NO_THREAD
 from watchdog.model.evidence import ProcessStacks
-from watchdog.model.observation import ProcessSample
+from watchdog.model.observation import Identity, ProcessSample
 
 Fake = Callable[[str], Path]
 
@@ -101,7 +104,7 @@ def test_a_vanished_process_says_so_and_never_shows_another(spawn: Spawn) -> Non
         f"there is no process {earlier.pid} any more",
         f"there is no process {missing.pid} any more",
     ]
-    assert all(p.python is None for p in taken.processes)
+    assert all(p.python is None and p.threads == () for p in taken.processes)
 
 
 def test_a_stopped_process_is_read_and_left_stopped(spawn: Spawn) -> None:
@@ -320,3 +323,97 @@ def test_a_thread_in_d_gets_no_native_dump_but_its_python_stack_is_read(spawn: S
     assert {t.name: t.state for t in found[main.pid].threads} == {"MainThread": "S", "held": "D"}
     for child in procfs.walk(main.pid)[1:]:
         os.kill(child.pid, signal.SIGKILL)
+
+
+def refusing(code: int) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
+@pytest.mark.parametrize("failing", ["identity_of", "state_of"])
+def test_a_process_that_cannot_be_looked_at_is_an_error_in_the_dump(
+    failing: str, code: int, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = spawn(SLEEPER)
+    tree = procfs.walk(main.pid)
+    monkeypatch.setattr(procfs, failing, refusing(code))
+    taken = pyspy.dump_tree(tree, main.pid, at_s=0.0, within=10.0)
+    told = f"process {main.pid} could not be looked at: {os.strerror(code)}"
+    assert [(p.error, p.threads) for p in taken.processes] == [(told, ())]
+    native = pyspy.native_dump(tree[0].identity)
+    assert native.text is None and native.why == told
+    assert pyspy.try_target(main.pid) == told
+
+
+def test_stacks_count_where_the_kernel_does_not_tell_of_threads(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = spawn(SLEEPER)
+    tree = procfs.walk(main.pid)
+    monkeypatch.setattr(procfs, "thread_states", refusing(errno.EMFILE))
+    (process,) = pyspy.dump_tree(tree, main.pid, at_s=0.0, within=10.0).processes
+    assert process.error is None
+    assert [(t.frames[0].name, t.state) for t in process.threads] == [("inner", None)]
+    native = pyspy.native_dump(main.pid)
+    assert native.text is None and native.why is not None and "Too many open files" in native.why
+
+
+def test_what_cannot_be_looked_at_after_its_dump_is_no_dump_of_this_process(
+    spawn: Spawn, fake_pyspy: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = spawn(SLEEPER)
+    fake_pyspy(f'$PYSPY "$@"; touch {tmp_path}/done')
+    tree, told = procfs.walk(main.pid), procfs.identity_of
+
+    def identity_of(pid: int) -> Identity | None:
+        if (tmp_path / "done").exists():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return told(pid)
+
+    monkeypatch.setattr(procfs, "identity_of", identity_of)
+    (process,) = pyspy.dump_tree(tree, main.pid, at_s=0.0, within=10.0).processes
+    assert process.error == f"process {main.pid} ended, or could not be looked at, while its stacks were being read"
+
+
+def test_without_threads_every_process_says_so(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = spawn(FAMILY)
+    tree = procfs.walk(main.pid)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    taken = pyspy.dump_tree(tree, main.pid, at_s=0.0, within=10.0)
+    assert [p.error for p in taken.processes] == [NO_THREAD] * 4
+
+
+EXHAUSTED = """
+import os, resource, sys, threading
+from watchdog import procfs
+from watchdog.collect import pyspy
+threading.excepthook = lambda args: os._exit(70)  # as the daemon does
+pid = int(sys.argv[1])
+tree = procfs.walk(pid)
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+for most in range(3, 24):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    (process,) = pyspy.dump_tree(tree, pid, at_s=0.0, within=10.0).processes
+    native = pyspy.native_dump(tree[0].identity, 10.0)
+    print(most, process.error or "read", native.why or "read", sep=" | ", flush=True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+(process,) = pyspy.dump_tree(tree, pid, at_s=0.0, within=10.0).processes
+print("all", process.error or "read", flush=True)
+"""
+
+
+def test_out_of_descriptors_for_real_no_thread_dies(spawn: Spawn) -> None:
+    """At every limit from none left to enough for all, by the kernel's own refusal."""
+    main = spawn(SLEEPER)
+    argv = [sys.executable, "-c", EXHAUSTED, str(main.pid)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "Too many open files" in lines[0]
+    assert lines[-1] == "all read"
+    assert len(lines) == 22

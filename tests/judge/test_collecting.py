@@ -206,16 +206,6 @@ def test_an_intent_that_could_not_be_written_stops_nothing() -> None:
     assert not story.of(StopProgram)
 
 
-def test_an_intent_that_is_not_on_disk_for_long_is_said_once() -> None:
-    story = Story()
-    story.to_intent()
-    story.looks(GRACE, story.silent())
-    assert "its intent is still not on disk" not in story.said()
-    story.looks(60.0, story.silent())
-    assert story.said().count("its intent is still not on disk") == 1
-    assert not story.of(StopProgram)
-
-
 @pytest.mark.parametrize("step", ["owed", "started", "closed"])
 def test_only_the_intents_own_answer_releases_the_stop(step: str) -> None:
     story = Story()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.judge.build import Story
 from watchdog.model.action import AskSupervisor, KillProgram, ReapTree, StartProgram, StopProgram
-from watchdog.model.event import KillSent, Reloaded, StopResult, StopSent
+from watchdog.model.event import KillSent, Reloaded, StopResult
 from watchdog.model.observation import Identity
 from watchdog.model.world import Phase
 
@@ -141,17 +141,6 @@ def test_a_kill_that_is_never_taken_does_not_hold_the_slot_for_ever() -> None:
         if story.phase() is Phase.STOPPING:
             story.tell(KillSent(story.at, story.wall, "ami:w0", story.incident().id, "refused"))
     assert story.phase() is Phase.COOLDOWN
-
-
-def test_a_child_that_was_forked_since_the_last_look_is_ended_too() -> None:
-    story = Story()
-    story.to_stopping()
-    tree = (Identity(101, 1101), Identity(150, 9000))
-    story.tell(StopSent(story.at, story.wall, "ami:w0", story.incident().id, "sent", "", tree))
-    story.told(pid=0, state="STOPPED")
-    (reap,) = story.of(ReapTree)
-    assert reap.tree == (Identity(101, 1101), Identity(102, 2101), Identity(150, 9000))
-    assert story.journal().transactions["ami:w0"].tree == reap.tree
 
 
 def test_the_answer_of_a_kill_that_comes_too_late_changes_nothing() -> None:

@@ -170,7 +170,7 @@ def test_read_reckons_the_age_and_never_below_zero(tmp_path: Path) -> None:
     assert later["programs"] == taken()["programs"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 999}', b"\xff\xfe", b"null"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 999}', b"\xff\xfe", b"null", b"[" * 99_999])
 def test_read_of_something_else_says_so(tmp_path: Path, content: bytes) -> None:
     path = status.path_in(tmp_path)
     path.write_bytes(content)

@@ -251,7 +251,7 @@ def _read(identity: Identity, within: float, tell: Tell) -> tuple[tuple[ThreadSt
         with _left_as_it_was(identity, tell):
             ran = command.run(argv, within=max(0.05, deadline - time.monotonic()), limit=LIMIT, env=_env())
     if _identity(pid) != identity:
-        return (), f"process {pid} ended while its stacks were being read", None
+        return (), f"process {pid} ended, or could not be looked at, while its stacks were being read", None
     threads = _threads(ran.out) if ran.trouble is None else None
     return (threads, None, before.state) if threads is not None else ((), _said(pid, ran), before.state)
 

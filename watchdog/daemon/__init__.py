@@ -28,6 +28,7 @@ from watchdog.daemon.perform import Means, Performer
 from watchdog.daemon.poller import Poller
 from watchdog.daemon.sdnotify import Notifier
 from watchdog.daemon.watch import FLUSH, Watch, too_slow
+from watchdog.exitcode import FINE, PROBLEM, UNREACHABLE, USAGE
 from watchdog.journal import Journal
 from watchdog.judge.resume import interrupted, resume
 from watchdog.judge.verify import owes_start
@@ -41,8 +42,6 @@ from watchdog.procfs import boot_id
 from watchdog.resources import MissingResources
 
 _log = logging.getLogger("watchdog")
-
-FINE, PROBLEM, USAGE, UNREACHABLE = 0, 1, 2, 3
 
 FINISH_WITHIN = 50.0
 """Seconds that finishing takes at most: before READY systemd gives 90 (TimeoutStartSec), as ExecStopPost 60 (TimeoutStopSec)."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from watchdog.config import STANDARD_PATH, ConfigError, SupervisorSettings, default_state
+from watchdog.durable import sync_directory
 from watchdog.supervisor import parse_url
 from watchdog.yamlfile import parse_document
 
@@ -67,6 +68,7 @@ def remember(state: Path, settings: SupervisorSettings, url: str) -> None:
         file.flush()
         os.fsync(fd)
     temporary.replace(path)
+    sync_directory(state)
 
 
 def recall(state: Path) -> SupervisorSettings:

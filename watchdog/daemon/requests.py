@@ -11,18 +11,15 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
+
+from watchdog.model.event import LONGEST_PAUSE, Verb
 
 LIMIT: Final = 65536
 """Bytes of one request."""
 
 TOO_OLD: Final = 60.0
 """Seconds: four times as long as a command waits to be heard."""
-
-LONGEST_PAUSE: Final = 7 * 86400.0
-"""Seconds. A pause always ends by itself; a longer one is a configuration."""
-
-Verb = Literal["collect", "pause", "resume"]
 
 
 class Request(NamedTuple):

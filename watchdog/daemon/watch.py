@@ -23,6 +23,7 @@ from watchdog.daemon.poller import Poller
 from watchdog.daemon.scribe import Scribe
 from watchdog.daemon.sdnotify import Notifier
 from watchdog.daemon.ticks import Ticks
+from watchdog.exitcode import FINE, UNREACHABLE
 from watchdog.journal import Journal
 from watchdog.look.history import History
 from watchdog.look.observe import Looker
@@ -54,7 +55,7 @@ class Watch:
         vitals: Vitals,
         notifier: Notifier,
     ) -> None:
-        self.exit_code = 0
+        self.exit_code = FINE
         self._reloads = 0
         self._state, self._items, self._notifier = state, items, notifier
         self._lock: socket.socket | None = None
@@ -118,7 +119,7 @@ class Watch:
         taken = self._take(supervisor.url)
         if taken is not None:
             _log.error("%s", taken)
-            self.exit_code = 3
+            self.exit_code = UNREACHABLE
             self._items.put(Terminating(time.monotonic(), time.time()))
 
     def _info_of(self, program: str) -> ProcessInfo | None:

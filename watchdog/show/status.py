@@ -298,7 +298,7 @@ def read(path: Path, wall: float) -> Snapshot | Unreadable:
         return Unreadable(f"Not permitted to read {path}.", "Try again as root, or as a member of the file's group.")
     except OSError as error:
         return Unreadable(f"Cannot read {path}: {error.strerror}.", _NOT_RUNNING)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Unreadable(f"{path} is not a status: it is no JSON.", _NOT_OURS)
     if not isinstance(loaded, dict) or loaded.get("version") != FORMAT:
         return Unreadable(f"{path} is not a status that this version understands.", _NOT_OURS)

@@ -58,8 +58,11 @@ def number(value: int | None) -> str:
 
 
 def moment(wall: float) -> str:
-    """Local time with its offset, to the second."""
-    return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall))
+    """Local time with its offset, to the second; what lies beyond the calendar is unknown."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(wall))
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
 
 
 def shorten(text: str, width: int) -> str:
