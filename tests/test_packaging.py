@@ -55,7 +55,7 @@ def test_the_project_names_what_it_ships() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["name"] == "worker-watchdog"
     assert set(project["optional-dependencies"]) == {"demo", "test", "torch", "dev"}
-    assert not any(d.startswith(("supervisor", "torch", "watchdog")) for d in project["dependencies"])
+    assert not any(d.startswith(("psutil", "supervisor", "torch", "watchdog")) for d in project["dependencies"])
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_the_wheel_says_what_it_is(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert set(metadata.get_all("Provides-Extra", [])) == {"demo", "test", "torch", "dev"}
     plain = [r for r in metadata.get_all("Requires-Dist", []) if "extra ==" not in r]
-    assert not any(r.startswith(("supervisor", "torch", "watchdog")) for r in plain)
+    assert not any(r.startswith(("psutil", "supervisor", "torch", "watchdog")) for r in plain)
     assert (ROOT / "README.md").read_text().strip() in metadata.get_payload()
 
 

@@ -27,7 +27,7 @@ from watchdog.judge.decide import decide
 from watchdog.judge.resume import settle
 from watchdog.judge.verify import under_way
 from watchdog.logfmt import format_line
-from watchdog.model.event import Event, Observed, Reloaded, SupervisorAnswered, Unobserved
+from watchdog.model.event import Event, Observed, Reloaded, Requested, SupervisorAnswered, Unobserved
 from watchdog.model.rule import Ruleset
 from watchdog.model.vitals import Vitals
 from watchdog.model.world import Phase, Program, World
@@ -154,6 +154,8 @@ class Loop:
         for action in actions:
             self._performer.perform(action)
         self._pace()
+        if isinstance(event, Requested):
+            self._show()  # whoever asked waits to see it
 
     def _answered(self, event: SupervisorAnswered) -> None:
         supervisor = self._poller.supervisor
@@ -238,6 +240,10 @@ class Loop:
             archive_why=health.archive_why,
             archive_bytes=health.archive_bytes,
         )
+        self._show()
+
+    def _show(self) -> None:
+        """Have a snapshot written now, and not with the next tick but one."""
         if self._scribe is not None and self.vitals.ticks:
             self._scribe.offer(self.world, self.rules, self.vitals, at_once=True)
 
@@ -259,7 +265,8 @@ class Loop:
 class Ended:
     """Asked to end, and no program is between our stop and our start; or one is, and has been for too long to wait for.
 
-    A supervisord that is frozen lets no deadline of a restart pass, and must not keep the daemon from ending.
+    While supervisord does not answer nothing can be finished, and no deadline of a restart passes: waiting would only keep the daemon
+    from ending. What is owed stands in the journal, and the next daemon, or `run --finish`, takes it up.
     """
 
     def __init__(self, within: float = END_WITHIN) -> None:
@@ -272,4 +279,4 @@ class Ended:
         if self._asked is None:
             self._asked = time.monotonic()
         late = time.monotonic() - self._asked > self._within
-        return late or not any(under_way(p) for p in world.programs.values())
+        return late or world.host.supervisor_up is False or not any(under_way(p) for p in world.programs.values())

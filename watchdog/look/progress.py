@@ -45,8 +45,9 @@ class ProgressFile:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._left_behind: FileStat | None = None
-        self._first: FileStat | Literal["none", "unknown"] = "unknown"
-        """What the first look at this process found."""
+        self._first: FileStat | None = None
+        """What the first look at this process found; None: no file, or it was not looked yet."""
+        self._looked = False
         self._read: FileStat | None = None
         self._digest = b""
         self._seen = NONE_YET
@@ -54,7 +55,7 @@ class ProgressFile:
     def restart(self) -> None:
         """Another main process is watched from now on; what lies there is its predecessor's until it is written anew."""
         self._left_behind = self._read or self._left_behind
-        self._first = "unknown"
+        self._first, self._looked = None, False
         self._read, self._digest, self._seen = None, b"", NONE_YET
 
     def look(self, path: str | None, began_ns: int | None) -> FileSeen:
@@ -69,7 +70,7 @@ class ProgressFile:
         found = self._files.stat(path)
         if isinstance(found, ReadFailure):
             if found.why == "vanished" and self._seen.progress == 0:
-                self._first = "none" if self._first == "unknown" else self._first
+                self._looked = True
                 return NONE_YET
             return FileSeen(None, trouble=f"progress file {found.detail}")
         if self._seen.progress == 0 and self._is_older(found, began_ns):
@@ -80,11 +81,11 @@ class ProgressFile:
 
     def _is_older(self, found: FileStat, began_ns: int | None) -> bool:
         """Was it written before this process began?"""
-        if self._first == "unknown":
-            self._first = found
+        if not self._looked:
+            self._first, self._looked = found, True
         if _unchanged(found, self._left_behind):
             return True
-        if self._first == "none" or not _unchanged(found, self._first):
+        if not _unchanged(found, self._first):
             return False  # written since this process is watched
         return began_ns is not None and found.mtime_ns < began_ns - SLACK_NS
 
