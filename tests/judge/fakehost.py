@@ -147,6 +147,7 @@ class Host:
         """supervisord starts it, as well as it goes."""
         self._pid += 3
         prog.run += 1
+        prog.stopped_by_hand = None  # whoever starts it has the last word
         if prog.start == "backoff":
             prog.state, prog.started_at = "BACKOFF", int(self.wall)
             self._later(prog, 40.0, lambda: self._begin(prog))

@@ -212,7 +212,8 @@ class Laws:
         look = record.look
         assert look is not None
         quiet = {h: self.host.now - at + LATE for h, at in record.changed.items()}
-        return self._groups(look, min(quiet.values()), quiet["progress"]) or self._blind(record)
+        there = [q for h, q in quiet.items() if getattr(look, h) is not ABSENT]
+        return self._groups(look, min(there, default=0.0), quiet["progress"]) or self._blind(record)
 
     def _stalls(self, record: Record, prog: Prog) -> bool:
         """Some group about silence holds in truth, at the latest look."""

@@ -144,11 +144,16 @@ class LawMachine(RuleBasedStateMachine):
             if prog.proc is not None:
                 prog.proc.mood = mood
 
+    broken = False
+    """A law was broken, and time has stood still since."""
+
     def pass_time(self, seconds: float) -> None:
         while seconds > 0.0:
             step = min(seconds, 2.5)
+            self.broken = True
             self.host.run(step)
             self.driver.laws.standing()
+            self.broken = False
             seconds -= step
 
     # Time
@@ -292,7 +297,7 @@ class LawMachine(RuleBasedStateMachine):
             self.driver.laws.standing()
 
     def teardown(self) -> None:
-        if hasattr(self, "driver"):
+        if hasattr(self, "driver") and not self.broken:
             self._calm()
 
     def _calm(self) -> None:

@@ -1,6 +1,6 @@
 """The command `watchdog`: reads options, wires rooms together, prints. Decides nothing about programs.
 
-Each command is imported only when it is asked for: `watchdog status` answers without py-spy, psutil or the daemon's modules.
+Each command is imported only when it is asked for: `watchdog status` answers without py-spy or the daemon's modules.
 """
 
 from __future__ import annotations

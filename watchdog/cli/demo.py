@@ -65,9 +65,10 @@ def demo(keep: Path | None, as_json: bool) -> None:
 
 
 def _need_supervisor() -> None:
-    if importlib.util.find_spec("supervisor") is None:
+    missing = [name for name in ("supervisor", "psutil") if importlib.util.find_spec(name) is None]
+    if missing:
         raise Failure(
-            "the demo starts a supervisord of its own, and supervisor is not installed here.\n"
+            f"the demo starts a supervisord of its own, and {' and '.join(missing)} is not installed here.\n"
             "Install it beside watchdog: pip install 'worker-watchdog[demo]'",
             UNREACHABLE,
         )
