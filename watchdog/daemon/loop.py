@@ -265,8 +265,8 @@ class Loop:
 class Ended:
     """Asked to end, and no program is between our stop and our start; or one is, and has been for too long to wait for.
 
-    While supervisord does not answer nothing can be finished, and no deadline of a restart passes: waiting would only keep the daemon
-    from ending. What is owed stands in the journal, and the next daemon, or `run --finish`, takes it up.
+    While supervisord does not answer nothing can be finished, and no deadline of a restart passes: waiting would only keep the
+    daemon from ending. What is owed stands in the journal, and the next daemon, or `run --finish`, takes it up.
     """
 
     def __init__(self, within: float = END_WITHIN) -> None:
