@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -153,6 +154,15 @@ def test_directories_are_made_for_nobody_else(watched: Daemon) -> None:
     watched.wait_watching()
     for name in ("state", "run"):
         assert stat.S_IMODE((watched.folder / name).stat().st_mode) & 0o027 == 0, name
+
+
+def test_a_runtime_directory_that_was_removed_is_made_again(watched: Daemon) -> None:
+    watched.start()
+    watched.wait_watching()
+    shutil.rmtree(watched.folder / "run")
+    watched.wait(lambda: watched.program("sleeper:sleeper"), "the snapshot is there again")
+    assert (watched.folder / "run" / "requests").is_dir()
+    assert watched.end() == 0
 
 
 def test_a_pattern_that_matches_nothing_is_said_and_kept(watched: Daemon) -> None:

@@ -313,11 +313,9 @@ class Host:
     # An operator
 
     def stop_by_hand(self, prog: Prog) -> None:
-        if not (prog.known and self.answers):
-            return
-        # During our own STOPPING or STOPPED it changes nothing that anybody could see (measured): his word all the same.
-        self.stop(prog)
-        prog.stopped_by_hand = self.now
+        # Of a program that is STOPPING or down already it is an error, and changes nothing that anybody could see (measured).
+        if prog.known and self.answers and self.stop(prog):
+            prog.stopped_by_hand = self.now
 
     def start_by_hand(self, prog: Prog) -> None:
         if prog.known and self.answers:

@@ -105,10 +105,11 @@ def test_while_supervisord_does_not_answer_an_absent_heartbeat_stays_absent() ->
     assert (dark.log, dark.progress) == (ABSENT, ABSENT)
 
 
-def test_a_level_must_hold_in_every_look_and_begins_anew_after_one_that_was_unknown() -> None:
+def test_a_level_must_hold_in_every_look_and_one_that_was_unknown_neither_adds_nor_ends() -> None:
     assert seen(look(cpu=0.001), look(cpu=0.001), look(cpu=0.001)).held == (10.0,)
-    assert seen(look(cpu=0.001), look(cpu=None)).held == (None,)
-    assert seen(look(cpu=0.001), look(cpu=None), look(cpu=0.001), look(cpu=0.001)).held == (5.0,)
+    assert seen(look(cpu=0.001), look(cpu=None)).held == (0.0,)
+    assert seen(look(cpu=None)).held == (None,)
+    assert seen(look(cpu=0.001), look(cpu=None), look(cpu=0.001), look(cpu=0.001)).held == (10.0,)
     assert seen(look(cpu=0.001), look(cpu=0.9)).held == (CLEAR,)
     assert seen(look(cpu=0.9), look(cpu=0.001)).held == (0.0,)
 

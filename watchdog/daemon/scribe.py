@@ -55,6 +55,8 @@ class Scribe:
 
     def _write(self, world: World, rules: Ruleset, vitals: Vitals, at: float, wall: float) -> None:
         try:
+            # Somebody may clean up below /run; without the directory there would be no status, and no request, until the next start.
+            (self._path.parent / "requests").mkdir(mode=0o750, parents=True, exist_ok=True)
             status.write(self._path, status.snapshot(world, rules, vitals, at, wall))
         except OSError as error:
             if self._failed != str(error):

@@ -94,8 +94,9 @@ def _match(before: Clock | None, value: Reading, dt: float) -> Clock:
 
 
 def _hold(before: float | None, holds: bool | None, dt: float) -> float | None:
+    """Time in which the level was unknown is neither time in which it held, nor the end of that: unknown never clears."""
     if holds is None:
-        return None
+        return before
     if not holds:
         return CLEAR
     return before + dt if before is not None and before >= 0.0 else 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from watchdog.judge.clocks import CLEAR
+from watchdog.judge.clocks import CLEAR, level_holds
 from watchdog.model.observation import ABSENT
 from watchdog.model.rule import (
     HELD,
@@ -97,7 +97,9 @@ def _matched(detector: Matches, look: Look) -> Status:
 
 
 def _held(detector: Held, policy: Policy, look: Look) -> float | None:
-    """Seconds that the level has held; CLEAR; or None (unknown)."""
+    """Seconds that the level has held; CLEAR; or None (unknown, in this look or so far)."""
+    if level_holds(detector, look.observation) is None:
+        return None
     at = policy.held.index(detector)
     return look.held[at] if at < len(look.held) else None
 

@@ -80,7 +80,8 @@ class Look(NamedTuple):
     progress: Clock
     matches: Mapping[MatchKey, Clock]
     held: tuple[float | None, ...]
-    """For each detector about a level, in the order of judge.clocks.held_detectors: seconds held; -1.0: clear; None: unknown."""
+    """For each detector of Policy.held: seconds for which its level has held in every look that could read it; -1.0: clear in the
+    last of those; None: it was never read."""
     cpu_quiet: float
     """Looked-at seconds for which the tree's CPU has been near zero; stands in for `quiet` where a program is blind."""
     looks: int
