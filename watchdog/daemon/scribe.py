@@ -55,7 +55,7 @@ class Scribe:
 
     def _write(self, world: World, rules: Ruleset, vitals: Vitals, at: float, wall: float) -> None:
         try:
-            # Somebody may clean up below /run; without the directory there would be no status, and no request, until the next start.
+            # Somebody may clean up below /run; without it there would be no status and no requests until the next start.
             (self._path.parent / "requests").mkdir(mode=0o750, parents=True, exist_ok=True)
             status.write(self._path, status.snapshot(world, rules, vitals, at, wall))
         except OSError as error:
