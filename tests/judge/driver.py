@@ -326,7 +326,7 @@ class Driver:
             result = "unreachable"
         elif not prog.known:
             result = "gone"
-        elif proc is None or prog.state == "STOPPING":
+        elif proc is None:
             result = "not_running"
         elif proc.ident != action.ident or prog.started_at != action.started_at:
             result = "changed"

@@ -74,7 +74,7 @@ CALM = 420.0
 SEEN_TO = 1500.0
 """Seconds in which any stall is acted on or reported: giving up lasts 800 s, the host's budget 400 s, a blind one's wait 630 s."""
 
-STEPS = int(os.environ.get("WATCHDOG_LAW_STEPS", "7200"))
+STEPS = int(os.environ.get("WATCHDOG_LAW_STEPS", "6000"))
 EACH = 40
 
 names = st.sampled_from(NAMES)
