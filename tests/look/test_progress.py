@@ -110,8 +110,9 @@ def test_a_huge_file_is_unknown_and_not_read(watched: Watched) -> None:
     assert "larger" in seen.trouble
 
 
+@pytest.mark.parametrize("began", ["before it", "after it"])
 @pytest.mark.parametrize("kind", ["fifo", "directory", "device", "socket"])
-def test_what_is_no_regular_file_is_unknown(watched: Watched, kind: str) -> None:
+def test_what_is_no_regular_file_is_unknown_whatever_its_age(watched: Watched, kind: str, began: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         if kind == "fifo":
             os.mkfifo(watched.path)
@@ -121,7 +122,7 @@ def test_what_is_no_regular_file_is_unknown(watched: Watched, kind: str) -> None
             watched.path.symlink_to("/dev/zero")
         else:
             server.bind(str(watched.path))
-        watched.began_ns = 0
+        watched.began_ns = 0 if began == "before it" else time.time_ns() + 3600 * 10**9
         seen = watched.look()
     assert seen.progress is None
     assert seen.trouble is not None

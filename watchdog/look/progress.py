@@ -73,6 +73,8 @@ class ProgressFile:
                 self._looked = True
                 return NONE_YET
             return FileSeen(None, trouble=f"progress file {found.detail}")
+        if not is_regular(found):  # whatever its age: a device is no file that has yet to be written
+            return FileSeen(None, trouble=f"progress file {path} {NOT_A_FILE}")
         if self._seen.progress == 0 and self._is_older(found, began_ns):
             return NONE_YET
         if _unchanged(found, self._read):
@@ -104,8 +106,6 @@ class ProgressFile:
 
     def _content(self, path: str, found: FileStat) -> bytes | str:
         """The whole content, or what is wrong with the file."""
-        if not is_regular(found):
-            return NOT_A_FILE
         if found.size > LARGEST:
             return f"is larger than {LARGEST >> 20} MiB, and not read"
         file = self._files.open(path)
