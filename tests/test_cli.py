@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from tests.show.worlds import NOW, RULESET, VITALS, info, only, restarting, world
 from watchdog import __version__, resources
 from watchdog.cli import COMMANDS, main
+from watchdog.cli.begin import table_width
 from watchdog.cli.demo import _socket_folder
 from watchdog.journal import Journal
 from watchdog.model.record import IncidentRecord
@@ -114,6 +115,14 @@ def test_version_is_the_distributions() -> None:
     assert (done.returncode, done.stdout.decode().split()[-1], done.stderr) == (0, __version__, b"")
 
 
+@pytest.mark.parametrize(("columns", "width"), [(None, 10_000), ("60", 60)])
+def test_a_table_is_cut_for_a_terminal_only(columns: str | None, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert table_width() == width
+
+
 def test_the_list_and_status_import_nothing_heavy(config: Path) -> None:
     write_snapshot(config)
     heavy = {
@@ -127,6 +136,7 @@ def test_the_list_and_status_import_nothing_heavy(config: Path) -> None:
     code = f"""
 import sys
 from watchdog.cli import main
+from watchdog.cli.begin import table_width
 for args in (["--help"], ["-c", {str(config)!r}, "status"]):
     try:
         main(args)

@@ -107,6 +107,26 @@ def test_check_calls_a_program_with_a_shared_log_blind_as_the_daemon_does(
         assert any("blind" in what for _, what in graded(found, twin)) is blind
 
 
+@pytest.mark.parametrize(
+    ("entry", "grade", "says"),
+    [
+        ("progress: {log: 'x'}, idle: 'No jobs'", "ok", "progress.log matches"),
+        ("progress: {log: 'Betch'}, idle: 'No jobs'", "warn", "progress.log matches none of the last"),
+        ("progress: {log: 'x'}, idle: 'Keine'", "warn", "idle matches none of the last"),
+        ("progress: {log: 'x'}", "warn", "nothing says whether it has work"),
+    ],
+)
+def test_check_tries_the_patterns_on_what_the_program_wrote(
+    config: Path, tmp_path: Path, entry: str, grade: str, says: str
+) -> None:
+    log = tmp_path / "good.log"
+    log.write_text("Batch x 1\nBatch x 2\nNo jobs found\n")
+    entry = f"{{match: 'good:*', logs: ['{log}'], {entry}}}"
+    config.write_text(config.read_text().replace("  - match: 'good:*'", f"  - {entry}"))
+    _, found = checked(config)
+    assert grade in [g for g, what in graded(found, "good:good") if says in what]
+
+
 def with_progress_file(config: Path, path: Path) -> list[tuple[str, str]]:
     """What `check` says of good:good's progress file."""
     text = config.read_text().replace("  - match: 'good:*'", f"  - {{match: 'good:*', progress: {{file: '{path}'}}}}")
@@ -208,6 +228,22 @@ def test_check_of_an_archive_that_cannot_be_written(config: Path, tmp_path: Path
     code, found = checked(config)
     assert code == 1
     assert [g for g, _ in graded(found, "archive")] == ["fail"]
+
+
+def test_check_goes_on_where_the_archive_may_not_be_entered(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Path.is_dir raises PermissionError below a directory that may not be entered; root may enter any."""
+    really = os.stat
+
+    def refuse(path: str | os.PathLike[str], *args: object, **options: object) -> os.stat_result:
+        if str(path).startswith(f"{tmp_path}/archive"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refuse)
+    _, found = checked(config)
+    assert graded(found, "supervisord"), "the other checks are made"
 
 
 def test_check_of_an_archive_that_is_a_file(config: Path, tmp_path: Path) -> None:

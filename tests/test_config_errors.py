@@ -76,6 +76,7 @@ def test_all_errors_of_all_files_come_at_once(tmp_path: Path) -> None:
         ("archive: {keep: {size: 5G}}", "archive.keep.size", "found '5G', allowed: a size with its unit"),
         ("archive: {keep: {size: 0B}}", "archive.keep.size", "at least one byte"),
         ("archive: {keep: {free: 0.1}}", "archive.keep.free", "if a share is meant, write 10%"),
+        ("archive: {keep: {free: 10}}", "archive.keep.free", "if a share is meant, write 10%"),
         ("archive: {keep: {free: 100%}}", "archive.keep.free", "less than 100%"),
         ("archive: {keep: {count: 0}}", "archive.keep.count", "a whole number, at least 1"),
         ("archive: {keep: {count: true}}", "archive.keep.count", "found true, allowed: a whole number"),

@@ -78,7 +78,8 @@ def _quantity(value: object, units: dict[str, float] | dict[str, int], allowed: 
 
 def _suggestion(value: float, units: Collection[str]) -> str:
     if "%" in units:
-        return f"if a share is meant, write {value * 100:g}%"
+        percent = value * 100 if value < 1 else value  # 0.1 and 10 are both meant as 10 %
+        return f"if a share is meant, write {percent:g}%"
     unit = "s" if "s" in units else "B"
     return f"if {unit} is meant, write {value}{unit}"
 

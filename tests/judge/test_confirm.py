@@ -10,7 +10,7 @@ from tests.judge.build import MARKER, STALL, Story, look, ruleset
 from watchdog.judge.confirm import GRACE
 from watchdog.judge.detectors import BLIND_GROUP
 from watchdog.judge.incident import incident_id
-from watchdog.model.action import CollectEvidence, DumpStacks, StopProgram
+from watchdog.model.action import CollectEvidence, DumpStacks, Say, StopProgram
 from watchdog.model.event import StacksDumped, Unobserved
 from watchdog.model.evidence import LogLines
 from watchdog.model.observation import ABSENT
@@ -278,8 +278,11 @@ def test_an_unknown_verdict_is_filed_once_and_confirmed_anew_in_the_same_inciden
     story.dumped("never_seen", "never_seen")
     story.sealed("/archive/first.tar.gz")
     assert story.phase() is Phase.WATCHING
+    told = [dict(say.fields).get("outcome") for say in story.of(Say) if say.level == "warning"]
+    assert told == ["reported"], "said as a warning, once, with the word that `incidents` will use"
     story.looks(65.0, story.silent())
     story.dumped("never_seen", "never_seen")
+    assert [say.level for say in story.of(Say)].count("warning") == 1
     assert len(story.of(CollectEvidence)) == 1
     assert "the verdict is still unknown, and was reported" in story.said()
     story.look(story.silent(log=99))

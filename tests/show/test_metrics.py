@@ -102,6 +102,15 @@ def test_counters_come_from_the_journals_totals() -> None:
     assert value(found, "restarts_total", outcome="vetoed", program="cpu:two", rule="stall") is None
 
 
+def test_every_counter_of_a_watched_program_is_there_at_zero_before_anything_happens() -> None:
+    """increase() sees a series that begins at 0 go to 1, and not one that begins at 1."""
+    found = parsed(text(vitals=replace(VITALS, totals={})))
+    for outcome in ("recovered", "no_progress", "start_failed", "unkillable"):
+        assert value(found, "restarts_total", outcome=outcome, program="gpu:one", rule="stall") == 0
+    for outcome in ("recovered", "cleared", "vetoed", "reported"):
+        assert value(found, "incidents_total", outcome=outcome, program="gpu:one", rule="stall") == 0
+
+
 def test_the_daemons_own_values() -> None:
     found = parsed(text())
     assert value(found, "supervisor_up") == 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -79,6 +80,16 @@ def daemon_lives(found: Snapshot) -> bool:
     return procfs.state_of(found["daemon"]["pid"]) not in (None, "Z", "X")
 
 
+UNCUT: Final = 10_000
+"""Columns where there is no terminal."""
+
+
 def coloured() -> bool:
     """Colour only on a terminal, and never against NO_COLOR (any value that is not empty)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table_width() -> int:
+    """Columns that a table may take: those of the terminal; elsewhere nothing is cut, since a program reads it, or grep does."""
+    told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return shutil.get_terminal_size().columns if told else UNCUT

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def check(ctx: click.Context, as_json: bool) -> None:
     """Try everything for real: configuration, supervisord, logs, progress files, py-spy on a child and on each worker, disk, port.
 
-    Run it as the daemon's user. Exit code 1: something failed; 3: supervisord cannot be asked.
+    Run it as root: another user may not see what the daemon sees. Exit code 1: something failed; 3: supervisord cannot be asked.
 
     \b
     sudo watchdog check

@@ -68,8 +68,8 @@ def _need_supervisor() -> None:
     missing = [name for name in ("supervisor", "psutil") if importlib.util.find_spec(name) is None]
     if missing:
         raise Failure(
-            f"the demo starts a supervisord of its own, and {' and '.join(missing)} is not installed here.\n"
-            "Install it beside watchdog: pip install 'worker-watchdog[demo]'",
+            f"the demo starts a supervisord of its own, and {' and '.join(missing)} cannot be imported here.\n"
+            "Install it beside watchdog: pip install 'worker-watchdog[demo]', or '.[demo]' in a checkout",
             UNREACHABLE,
         )
 

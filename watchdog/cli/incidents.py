@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from watchdog.cli.begin import Failure, coloured, load_config
+from watchdog.cli.begin import Failure, coloured, load_config, table_width
 from watchdog.exitcode import UNREACHABLE, USAGE
 from watchdog.model.record import IncidentRecord
 from watchdog.show.report import (
@@ -39,7 +39,7 @@ def incidents(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([incident_line(record) for record in found], indent=2))
     else:
-        click.echo(incidents_text(found, shutil.get_terminal_size().columns, coloured()))
+        click.echo(incidents_text(found, table_width(), coloured()))
 
 
 @incidents.command()

@@ -44,7 +44,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     required=True,
     help="How long, with a unit: 90s, 20m, 2h. It ends by itself.",
 )
-@click.option("--reason", "why", default="", help="Said in status and in the log.")
+@click.option("--reason", "why", default="", help="Said in the log.")
 @click.pass_context
 def pause(ctx: click.Context, program: str, for_s: float, why: str) -> None:
     """Leave PROGRAM (group:name, or a shell pattern) alone for a while.

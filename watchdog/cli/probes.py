@@ -6,10 +6,11 @@ May read, dump stacks once, make and remove temporary files, and bind the metric
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -107,8 +108,8 @@ def of_directories(settings: Config) -> Iterator[Check]:
 
 def _writable(subject: str, directory: Path, meaning: str) -> Check:
     """Writes and removes a file of no name; in the nearest directory that exists where the daemon would make the rest."""
-    there = next((p for p in (directory, *directory.parents) if os.path.lexists(p)), Path("/"))
     try:
+        there = next((p for p in (directory, *directory.parents) if os.path.lexists(p)), Path("/"))
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\0" * 4096)
             os.fsync(file.fileno())
@@ -121,8 +122,11 @@ def _writable(subject: str, directory: Path, meaning: str) -> Check:
 
 def _room(settings: Config) -> Iterator[Check]:
     directory = settings.archive.directory
-    there = next((p for p in (directory, *directory.parents) if p.is_dir()), Path("/"))
-    disk = os.statvfs(there)
+    try:
+        there = next((p for p in (directory, *directory.parents) if p.is_dir()), Path("/"))
+        disk = os.statvfs(there)
+    except OSError:  # whoever may not enter it is told so by `_writable`
+        return
     free = disk.f_bavail / disk.f_blocks if disk.f_blocks else 1.0
     if free < settings.archive.keep.free:
         yield Check(
@@ -174,6 +178,13 @@ def of_patterns(ruleset: Ruleset, programs: Mapping[str, ProcessInfo]) -> Iterat
             )
 
 
+WORDS = 500
+"""Lines of each log on which patterns are tried."""
+LONGEST_WORDS = 4096
+"""Characters of a line on which they are tried, as the daemon does."""
+SHOWN = 100
+
+
 class Seen(NamedTuple):
     """What was found of all programs, for the checks of one."""
 
@@ -195,6 +206,7 @@ def of_program(info: ProcessInfo, policy: Policy, interval: float, seen: Seen) -
     """One watched program: its heartbeats, its stacks, and whether the rules are quick enough."""
     places = seen.places[info.program]
     yield from _logs(info.program, places)
+    yield from _words(info.program, policy, places)
     file = policy.progress.file if policy.progress is not None else None
     if file is not None and info.pid:
         yield _progress_file(info, file)
@@ -221,6 +233,32 @@ def _logs(program: str, places: Places) -> Iterator[Check]:
             yield Check(program, "fail", f"log cannot be read: {found.why}", todo)
         elif not places.shared:
             yield Check(program, "ok", f"log {path} can be read")
+
+
+def _words(program: str, policy: Policy, places: Places) -> Iterator[Check]:
+    """Do the patterns for progress and idle match what the program writes, and is there one for each?"""
+    asked = policy.progress
+    patterns = {"progress.log": asked.log if asked else None, "idle": policy.idle.line if policy.idle else None}
+    lines = [] if places.shared else [line for path in places.streams for line in read_tail(path, lines=WORDS).lines]
+    for key, pattern in patterns.items():
+        if pattern is not None and lines:
+            yield _word(program, key, pattern, lines)
+    if asked is not None and asked.file is None and policy.idle is None:
+        yield Check(
+            program,
+            "warn",
+            "nothing says whether it has work: where its processes wait for each other, that cannot be told from waiting for a job",
+            "add `idle`, its idle line, or a progress file with state, in_flight or total; until then such a stall is unknown",
+        )
+
+
+def _word(program: str, key: str, pattern: str, lines: Sequence[str]) -> Check:
+    found = [line for line in lines if re.search(pattern, line[:LONGEST_WORDS])]
+    if found:
+        what = f"{key} matches {len(found)} of the last {len(lines)} lines, last: {found[-1][:SHOWN]}"
+        return Check(program, "ok", what)
+    todo = f"compare it with what it wrote last: {lines[-1][:SHOWN]}"
+    return Check(program, "warn", f"{key} matches none of the last {len(lines)} lines", todo)
 
 
 def _progress_file(info: ProcessInfo, template: str) -> Check:

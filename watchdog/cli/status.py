@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 
 import click
 
-from watchdog.cli.begin import Failure, coloured, daemon_lives, load_config
+from watchdog.cli.begin import Failure, coloured, daemon_lives, load_config, table_width
 from watchdog.exitcode import FINE, PROBLEM, UNREACHABLE
 from watchdog.show.problems import problems
 from watchdog.show.screen import render
@@ -43,5 +42,5 @@ def status(ctx: click.Context, as_json: bool, runtime: Path | None) -> None:
     if as_json:
         click.echo(json.dumps({**found, "problems": wrong}, indent=2))
     else:
-        click.echo(render(found, shutil.get_terminal_size().columns, coloured(), gone))
+        click.echo(render(found, table_width(), coloured(), gone))
     ctx.exit(PROBLEM if wrong else FINE)

@@ -66,8 +66,9 @@ def _report(turn: Turn, why: str, *, page: bool = True) -> None:
     assert incident is not None and incident.diagnosis is not None
     would = f"would have done: {incident.would}" if incident.would > incident.level else "reported"
     if incident.diagnosis.verdict != "wedged" and incident.rule != OPERATOR:
+        first = not incident.filed
         turn.set_incident(filed=True)
-        veto(turn, why or f"the verdict is {incident.diagnosis.verdict}; {would}")
+        veto(turn, why or f"the verdict is {incident.diagnosis.verdict}; {would}", reported=first)
         return
     told = incident.rule != OPERATOR
     turn.go(

@@ -42,15 +42,19 @@ def cleared(turn: Turn, why: str) -> None:
     turn.set(incident=None)
 
 
-def veto(turn: Turn, why: str) -> None:
-    """Back to WATCHING; while the rule holds it is confirmed anew, later and later."""
+def veto(turn: Turn, why: str, *, reported: bool = False) -> None:
+    """Back to WATCHING; while the rule holds it is confirmed anew, later and later. `reported`: its bundle is filed just now."""
     incident = turn.program.incident
     assert incident is not None
     wait = min(VETO_FIRST * 2 ** min(incident.tried - 1, DOUBLINGS), VETO_MOST)
     if incident.intent != "none":
         turn.void(incident)
     incident = turn.set_incident(confirm_at=turn.at + wait, intent="none", waiting="", unknown_since=None)
-    turn.go(Phase.WATCHING, why, outcome="vetoed", again_s=wait)
+    if reported and incident.sealed is not None:
+        bundle = incident.sealed.bundle or incident.sealed.fallback
+        turn.go(Phase.WATCHING, why, "warning", outcome="reported", bundle=bundle, again_s=wait)
+    else:
+        turn.go(Phase.WATCHING, why, outcome="vetoed", again_s=wait)
     turn.persist(turn.record(incident))
     turn.set(incident=None, vetoed=(*turn.program.vetoed, incident))
 

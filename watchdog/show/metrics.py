@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import HTTPServer
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,8 +22,8 @@ from prometheus_client.registry import Collector
 from watchdog import __version__
 from watchdog.model.observation import Identity, Observation
 from watchdog.model.rule import Ruleset
-from watchdog.model.vitals import Vitals
-from watchdog.model.world import Look, Phase, Program, World
+from watchdog.model.vitals import Counts, Tally, Vitals
+from watchdog.model.world import Look, Outcome, Phase, Program, World
 from watchdog.show.distance import rule_states
 from watchdog.show.status import age
 
@@ -31,6 +31,9 @@ Provider = Callable[[], tuple[World, Ruleset, Vitals]]
 """The newest state; called in the scraping thread, so it may only hand over a reference."""
 
 Request = socket.socket | tuple[bytes, socket.socket]
+
+AFTER_A_STOP: Final = frozenset({"recovered", "no_progress", "start_failed", "unkillable"})
+"""Outcomes that only an incident with a restart has."""
 
 CLIENT_TIMEOUT: Final = 10.0
 """Seconds that a client may keep the server waiting for each read or write; Prometheus' own scrape_timeout default is 10 s."""
@@ -143,7 +146,7 @@ class StateCollector(Collector):
             self._cpu.forget_all_but(world.programs)
             for name in sorted(world.programs):
                 self._program(families, world.programs[name], world, ruleset)
-        _totals(families, vitals)
+        _totals(families, world, ruleset, vitals)
         _daemon(families, world, vitals)
         return iter(families.all.values())
 
@@ -174,11 +177,20 @@ def _gauges(families: _Families, program: str, look: Look) -> None:
     families.add("program_blind", int(look.blind), program)
 
 
-def _totals(families: _Families, vitals: Vitals) -> None:
-    for tally, counts in sorted(vitals.totals.items()):
+def _totals(families: _Families, world: World, ruleset: Ruleset, vitals: Vitals) -> None:
+    """Every counter of a watched program is there from the start, at 0: increase() does not see a series begin at 1."""
+    totals = {tally: Counts(0, 0) for tally in _possible(world, ruleset)} | dict(vitals.totals)
+    for tally, counts in sorted(totals.items()):
         families.add("incidents_total", counts.incidents, *tally)
-        if counts.restarts:
+        if counts.restarts or tally.outcome in AFTER_A_STOP:
             families.add("restarts_total", counts.restarts, *tally)
+
+
+def _possible(world: World, ruleset: Ruleset) -> Iterator[Tally]:
+    for name in world.programs:
+        policy = ruleset.policy_for(name)
+        for rule in policy.rules if policy is not None else ():
+            yield from (Tally(name, rule.name, outcome) for outcome in get_args(Outcome))
 
 
 def _daemon(families: _Families, world: World, vitals: Vitals) -> None:
