@@ -87,7 +87,7 @@ def _stop(turn: Turn, incident: Incident) -> None:
 def stop_sent(turn: Turn, event: StopSent) -> None:
     """What became of the stop: sent, perhaps sent, or not sent for a reason."""
     restarting = _mine(turn, event.incident, Phase.STOPPING)
-    if restarting is None or restarting.stop != "sent":
+    if restarting is None or restarting.stop != "asked":
         return
     if event.result in ("sent", "unsure"):
         # Identities are kept in order, the main process first, and each once.
@@ -123,8 +123,7 @@ def _cancel(turn: Turn, why: str, detail: str = "") -> None:
     incident = turn.program.incident
     assert incident is not None
     turn.go(Phase.WATCHING, why, "warning", outcome="cleared", detail=detail)
-    turn.set_incident(intent="written")
-    turn.close(turn.program.incident or incident, "cleared", why)
+    turn.close(incident, "cleared", why)
     turn.set(incident=None, restarting=None)
 
 
@@ -133,7 +132,7 @@ def stopping(turn: Turn, info: ProcessInfo | None) -> None:
     restarting = turn.program.restarting
     assert restarting is not None
     restarting = _count_answer(turn, restarting)
-    if restarting.stop == "sent" and not restarting.resumed:
+    if restarting.stop == "asked" and not restarting.resumed:
         if restarting.waited > STOP_OVERDUE:
             turn.set(restarting=replace(restarting, stop="unsure", answers=0))
         return

@@ -187,7 +187,8 @@ class Restarting:
     """When the attempt began: the cooldown counts from here."""
     resumed: bool = False
     """Taken over from the journal: a stop is never sent."""
-    stop: Literal["sent", "unsure", "accepted", "refused"] = "sent"
+    stop: Literal["asked", "unsure", "accepted"] = "asked"
+    """asked: the stop was handed on, and what became of it is not known yet. accepted: supervisord took it."""
     waited: float = 0.0
     """Seconds, with supervisord answering, since this step began."""
     polled: float | None = None
